@@ -30,6 +30,7 @@ __all__ = [
     "StoreTooNewError",
     "UnknownCardError",
     "VariableError",
+    "json_type",
 ]
 
 
@@ -77,6 +78,19 @@ class StoreTooNewError(StoreError):
             f"roster.db has schema {found}, this Roster knows {known}: upgrade roster-mcp, "
             "or point ROSTER_HOME at another folder"
         )
+
+
+def json_type(value: object) -> str:
+    """What a JSON value is called where JSON is written: callers are not all Python programs."""
+    names = {
+        str: "a string",
+        bool: "a boolean",
+        int: "a number",
+        float: "a number",
+        list: "an array",
+        dict: "an object",
+    }
+    return "null" if value is None else names.get(type(value), type(value).__name__)
 
 
 class NeedSetError(RosterError):

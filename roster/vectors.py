@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +13,9 @@ Vectors: TypeAlias = NDArray[np.float32]
 """(n, dim) float32, every row of unit length unless said otherwise."""
 
 
-def unit_rows(rows: NDArray[np.floating]) -> Vectors:
+def unit_rows(rows: NDArray[np.floating[Any]]) -> Vectors:
     """`rows` scaled to unit length, (n, dim) float32, C-contiguous; a row of zeros stays zeros."""
-    rows = np.ascontiguousarray(rows, dtype=np.float32)
-    norms = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.divide(rows, norms, out=np.zeros_like(rows), where=norms > 0)
+    plain: Vectors = np.ascontiguousarray(rows, dtype=np.float32)
+    norms = np.linalg.norm(plain, axis=1, keepdims=True)
+    scaled: Vectors = np.divide(plain, norms, out=np.zeros_like(plain), where=norms > 0)
+    return scaled
