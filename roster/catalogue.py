@@ -1,0 +1,199 @@
+"""What drafts are made from: the living cards of the configured servers, kept in step with the database.
+
+Every process keeps one. It asks for what changed since its last look, so another process's `reindex` or sighting is
+seen at the next draft, and pays only for the cards that changed.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Collection, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from roster.cards import CARD_TEXT_VERSION
+from roster.database import generation
+from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
+from roster.encoder import Encoder
+from roster.history import History, Tally
+from roster.lexical import lexical_hits
+from roster.registry import Entry, Registry, ServerNote
+from roster.vectors import Vectors
+from roster.words import fold
+
+__all__ = ["Catalogue"]
+
+
+class Catalogue:
+    """Cards by number and id, the full-text index, and the dense index once an encoder is attached.
+
+    Safe from several threads. Its connection is for reading: whoever writes has one of their own, so that a draft
+    never waits for a write.
+    """
+
+    def __init__(self, db: sqlite3.Connection, servers: Collection[str], *, quarantine: bool = True) -> None:
+        self._db = db
+        self._registry = Registry(db)
+        self._lock = threading.Lock()
+        self._servers = frozenset(servers)
+        self._quarantine = quarantine
+        self._generation = -1
+        self._living: dict[int, Entry] = {}
+        self._draftable: dict[int, Entry] = {}
+        self._by_id: dict[str, Entry] = {}
+        self._by_listed: dict[str, Entry] = {}
+        self._named: dict[str, set[int]] = {}
+        self._saved = ""
+        self.encoder: Encoder | None = None
+        self.dense: DenseIndex | None = None
+
+    # ---------------------------------------------------------------------------------------------- cards
+
+    def refresh(self) -> bool:
+        """Take in what changed in the database since the last call; True when something did."""
+        with self._lock:
+            latest = generation(self._db)
+            if latest == self._generation:
+                return False
+            changed = self._registry.since(self._generation)
+            self._generation = latest
+            for entry in changed:
+                card = entry.card
+                self._living.pop(entry.number, None)
+                if card.server not in self._servers:
+                    continue
+                # Ids stay callable after removal or quarantine; only drafts and listings look at `_living`.
+                self._by_id[card.id] = self._by_listed[card.listed] = entry
+                if not entry.removed:
+                    self._living[entry.number] = entry
+            # A new dict each time: a draft that is under way keeps reading the one it has.
+            self._draftable = {
+                number: entry for number, entry in self._living.items() if not (entry.quarantined and self._quarantine)
+            }
+            named: dict[str, set[int]] = {}
+            for number, entry in self._draftable.items():
+                named.setdefault(fold(entry.card.name), set()).add(number)
+                named.setdefault(fold(entry.card.id), set()).add(number)
+            self._named = named
+            self._take_stored([entry.number for entry in changed])
+            return True
+
+    def living(self) -> list[Entry]:
+        """Every card that is there, quarantined or not, by server and place in its listing."""
+        with self._lock:
+            return sorted(self._living.values(), key=lambda entry: (entry.card.server, entry.position, entry.number))
+
+    def draftable(self) -> Mapping[int, Entry]:
+        """The cards a draft may show, by number; a snapshot."""
+        return self._draftable
+
+    @property
+    def incomplete(self) -> bool:
+        """Whether some draftable card has no vector in the dense index yet."""
+        return self.dense is not None and len(self.dense) < len(self._draftable)
+
+    def named(self, words: Collection[str]) -> set[int]:
+        """Draftable cards whose whole name or id, folded, is one of `words`."""
+        named = self._named
+        return set().union(*(named[word] for word in words if word in named))
+
+    def find(self, id_: str) -> Entry | None:
+        """The card with this id or listed name, whatever became of it since."""
+        return self._by_id.get(id_) or self._by_listed.get(id_)
+
+    def ids(self) -> Collection[str]:
+        """Every id that can be called."""
+        return self._by_id.keys()
+
+    def words(self, need: str, k: int) -> list[tuple[int, float]]:
+        """`lexical_hits` over this database."""
+        with self._lock:
+            return lexical_hits(self._db, need, k)
+
+    def tallies(self) -> dict[str, Tally]:
+        """Calls and successes by card id, read past whoever is writing."""
+        with self._lock:
+            return History(self._db).tallies()
+
+    def servers(self) -> dict[str, ServerNote]:
+        """The last note of every backend, read past whoever is writing."""
+        with self._lock:
+            return self._registry.servers()
+
+    # -------------------------------------------------------------------------------------------- vectors
+
+    def attach(self, encoder: Encoder, folder: Path) -> None:
+        """Use this encoder: load its index from `folder`, or make it from stored vectors. Embeds nothing."""
+        self.refresh()
+        with self._lock:
+            manifest = self._manifest(encoder)
+            index = load_index(folder, manifest)
+            self.encoder = encoder
+            if index is not None:
+                self.dense, self._saved = index, manifest.corpus
+                return
+            self.dense, self._saved = DenseIndex(encoder.dim), ""
+            self._take_stored(None)
+
+    def empty_dense(self) -> None:
+        """Start the dense index anew."""
+        with self._lock:
+            if self.encoder is not None:
+                self.dense, self._saved = DenseIndex(self.encoder.dim), ""
+
+    def unembedded(self) -> dict[str, list[Entry]]:
+        """Draftable cards that the dense index does not hold yet, by text hash, oldest first."""
+        out: dict[str, list[Entry]] = {}
+        with self._lock:
+            if self.dense is not None:
+                for number in sorted(self._draftable):
+                    if number not in self.dense:
+                        entry = self._draftable[number]
+                        out.setdefault(entry.text_hash, []).append(entry)
+        return out
+
+    def take_stored(self) -> None:
+        """Put the vectors that somebody has stored meanwhile for cards without one into the dense index."""
+        with self._lock:
+            if self.dense is not None:
+                self._take_stored([number for number in self._draftable if number not in self.dense])
+
+    def take(self, hashes: Collection[str], vectors: Vectors) -> None:
+        """Put new vectors, one row a text hash, into the dense index, for the cards that still have these texts."""
+        rows = dict(zip(hashes, vectors, strict=True))
+        with self._lock:
+            if self.dense is not None:
+                entries = [e for e in self._draftable.values() if e.text_hash in rows and e.number not in self.dense]
+                if entries:
+                    self.dense.put([e.number for e in entries], np.stack([rows[e.text_hash] for e in entries]))
+
+    def _take_stored(self, numbers: Iterable[int] | None) -> None:
+        """Bring these rows of the dense index (None: all) in line with the cards and the stored vectors."""
+        if self.encoder is None or self.dense is None:
+            return
+        chosen = list(self._draftable if numbers is None else numbers)
+        entries = [self._draftable[number] for number in chosen if number in self._draftable]
+        hashes = None if numbers is None else {entry.text_hash for entry in entries}
+        stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+        there = [entry for entry in entries if entry.text_hash in stored]
+        self.dense.drop(chosen)
+        if there:
+            self.dense.put([entry.number for entry in there], np.stack([stored[entry.text_hash] for entry in there]))
+
+    def _manifest(self, encoder: Encoder) -> Manifest:
+        rows = [(entry.number, entry.text_hash) for entry in self._draftable.values()]
+        return Manifest(encoder.fingerprint, encoder.dim, len(rows), corpus_hash(rows), CARD_TEXT_VERSION)
+
+    def save(self, folder: Path) -> bool:
+        """Swap the index file in if it is complete and not the one on disk; True when it was written."""
+        with self._lock:
+            if self.encoder is None or self.dense is None:
+                return False
+            manifest = self._manifest(self.encoder)
+            if manifest.corpus == self._saved or manifest.count != len(self.dense):
+                return False
+            save_index(folder, self.dense, manifest)
+            self._saved = manifest.corpus
+            return True

@@ -1,0 +1,197 @@
+"""`roster.db`: opened, migrated, written to in short transactions. SQLite is the truth; the index is a cache."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from roster.errors import StoreError, StoreTooNewError
+
+__all__ = ["MIGRATIONS", "atomic", "generation", "next_generation", "open_database"]
+
+BUSY_TIMEOUT_MS = 10_000
+
+# Appended to, never edited: a home of any older schema runs the rest of them.
+MIGRATIONS = (
+    # Every change that a draft can see gives its rows the next generation, so that each process can ask for
+    # "what changed since I looked" and pay for that alone.
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+    "INSERT INTO meta VALUES ('generation', 0)",
+    """CREATE TABLE cards (
+        number INTEGER PRIMARY KEY,         -- the FAISS id and the full-text rowid; never used twice
+        id TEXT NOT NULL UNIQUE,
+        kind TEXT NOT NULL,
+        server TEXT NOT NULL,
+        name TEXT NOT NULL,
+        position INTEGER NOT NULL,          -- place in the backend's own listing
+        raw TEXT NOT NULL,                  -- the listing row, verbatim
+        fingerprint TEXT NOT NULL,
+        formula INTEGER NOT NULL,
+        text_hash TEXT NOT NULL,
+        first_seen REAL NOT NULL,           -- seconds since the epoch, as every time in this file
+        last_seen REAL NOT NULL,
+        sightings INTEGER NOT NULL,
+        removed_at REAL,                    -- a tombstone: the row stays, so that coming back changed is drift
+        quarantined_at REAL,
+        generation INTEGER NOT NULL,
+        UNIQUE (kind, server, name)
+    )""",
+    "CREATE INDEX cards_by_generation ON cards (generation)",
+    "CREATE INDEX cards_by_text ON cards (text_hash)",
+    """CREATE TABLE contracts (
+        card TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        formula INTEGER NOT NULL,
+        raw TEXT NOT NULL,
+        first_seen REAL NOT NULL,
+        last_seen REAL NOT NULL,
+        PRIMARY KEY (card, fingerprint)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE drift (
+        number INTEGER PRIMARY KEY,
+        card TEXT NOT NULL,
+        at REAL NOT NULL,
+        old TEXT NOT NULL,
+        new TEXT NOT NULL,
+        cleared_at REAL,
+        cleared_by TEXT
+    )""",
+    """CREATE TABLE vectors (
+        encoder TEXT NOT NULL,
+        text_hash TEXT NOT NULL,
+        vector BLOB NOT NULL,               -- float32, little-endian, unit length
+        PRIMARY KEY (encoder, text_hash)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE servers (
+        name TEXT PRIMARY KEY,
+        state TEXT NOT NULL,
+        tools INTEGER,
+        rejected TEXT,                      -- names of listing rows that could not be used, as JSON
+        protocol TEXT,
+        version TEXT,
+        connect_ms REAL,
+        listed_at REAL,
+        error_kind TEXT,
+        error_at REAL,
+        reason TEXT                         -- our own words about the error, never the server's
+    ) WITHOUT ROWID""",
+    """CREATE TABLE outcomes (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        card TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        failure TEXT,
+        retryable INTEGER,
+        partial INTEGER,
+        person INTEGER,
+        latency_ms REAL NOT NULL,
+        drafted INTEGER NOT NULL            -- 1 when the call named a draft this card was in
+    )""",
+    "CREATE INDEX outcomes_by_card ON outcomes (card, at)",
+    "CREATE VIRTUAL TABLE words USING fts5(name, description, parameters, server, tokenize = 'unicode61')",
+)
+
+
+@contextmanager
+def atomic(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """A transaction that takes the write lock at once: whole, or not at all."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield db
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    db.execute("COMMIT")
+
+
+def migrate(db: sqlite3.Connection) -> None:
+    """Bring the schema up to date, whole or not at all. Raises StoreTooNewError."""
+    (done,) = db.execute("PRAGMA user_version").fetchone()
+    if done == len(MIGRATIONS):
+        return
+    with atomic(db):
+        # Read again inside the lock: of two processes that start together, the second finds it done.
+        (done,) = db.execute("PRAGMA user_version").fetchone()
+        if done > len(MIGRATIONS):
+            raise StoreTooNewError(done, len(MIGRATIONS))
+        for statement in MIGRATIONS[done:]:
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+
+def _make_private(path: Path) -> None:
+    """Make the file before SQLite does, so that there is no moment with a wider mode; the WAL files inherit it.
+
+    Only where there is none: closing *any* descriptor of a file drops every POSIX lock this process holds on it, also
+    those that keep other processes from deleting the log under a connection that is already open here.
+    """
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+
+
+def _busy(error: sqlite3.DatabaseError) -> bool:
+    # Extended codes keep the plain one in their lowest byte.
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _use_wal(db: sqlite3.Connection) -> None:
+    """Switch to the write-ahead log. SQLite does not wait for this one by itself, so processes that start together
+    on a new home would fail each other."""
+    limit = time.monotonic() + BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            db.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as error:
+            if not _busy(error) or time.monotonic() > limit:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def open_database(path: Path) -> sqlite3.Connection:
+    """The database at `path`, created for its owner only and brought up to date.
+
+    The connection may be used from any thread, one at a time. Raises StoreError naming the file and the remedy.
+    """
+    try:
+        _make_private(path)
+        db = sqlite3.connect(path, isolation_level=None, check_same_thread=False, timeout=BUSY_TIMEOUT_MS / 1000)
+    except (OSError, sqlite3.Error) as error:
+        raise StoreError(
+            f"{path} cannot be opened ({error}): it must be a writable file in a writable folder"
+        ) from None
+    try:
+        _use_wal(db)
+        db.execute("PRAGMA synchronous = NORMAL")
+        db.execute("PRAGMA foreign_keys = ON")
+        migrate(db)
+    except sqlite3.DatabaseError as error:
+        db.close()
+        if _busy(error):
+            raise StoreError(f"{path} is in use by another process that does not let go: try again") from None
+        if "fts5" in str(error):
+            raise StoreError("this Python's SQLite has no FTS5: install a Python built with it") from None
+        raise StoreError(
+            f"{path} cannot be used ({error}): move it away and run `roster reindex` to start anew"
+        ) from None
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def generation(db: sqlite3.Connection) -> int:
+    """The number of the last change a draft can see."""
+    return int(db.execute("SELECT value FROM meta WHERE key = 'generation'").fetchone()[0])
+
+
+def next_generation(db: sqlite3.Connection) -> int:
+    """Start a change that drafts can see; call it inside `atomic`."""
+    (value,) = db.execute("UPDATE meta SET value = value + 1 WHERE key = 'generation' RETURNING value").fetchone()
+    return int(value)
