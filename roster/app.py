@@ -1,0 +1,270 @@
+"""Builds everything once from a config; the command line, the server, tests and evaluation all use it."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from roster.backends import Backend, Listing, Pool, State
+from roster.call import Caller
+from roster.catalogue import Catalogue
+from roster.config import Config, Home, open_home
+from roster.database import open_database
+from roster.dense import drop_manifest
+from roster.draft import Draft, draft
+from roster.encoder import open_encoder
+from roster.errors import EncoderError, RosterError, StoreError
+from roster.registry import ServerNote, Sighting
+from roster.reindex import Writer, embed_missing
+
+__all__ = ["Roster", "open_roster"]
+
+log = logging.getLogger(__name__)
+
+DRAFTING_AT_ONCE = 2
+PATIENCE_S = 5.0
+LOOK_AGAIN_S = 30.0
+
+
+class Roster:
+    """One home, opened: its cards, its backends (connected only inside `running`), drafts and calls."""
+
+    def __init__(
+        self,
+        config: Config,
+        home: Home,
+        writer: Writer,
+        catalogue: Catalogue,
+        environ: Mapping[str, str] | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.config = config
+        self.home = home
+        self.writer = writer
+        self.catalogue = catalogue
+        self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
+        self.caller = Caller(self.pool, writer, clock)
+        self.sightings: dict[str, list[Sighting]] = {}
+        self.encoder_error = ""
+        self._warned: dict[str, str] = {}
+        self._first_lists_until: float | None = None
+        self.on_change: Callable[[], Awaitable[None]] | None = None
+        self._clock = clock
+        self._drafting = anyio.CapacityLimiter(DRAFTING_AT_ONCE)
+        self._indexed = anyio.Event()
+        self._patient_until: float | None = None
+        self._news = anyio.Event()
+        self._listed = anyio.Event()
+        self._stopping = threading.Event()
+
+    # ------------------------------------------------------------------------------------------ life
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[Roster]:
+        """Backends connected, or on their way; stopped again on the way out."""
+        async with self.pool.running():
+            yield self
+
+    async def keep_indexed(self) -> None:
+        """Load the encoder, then embed what arrives, for as long as this runs. Never raises for a bad encoder."""
+        try:
+            try:
+                await to_thread.run_sync(self.warm_up)
+            except EncoderError as error:
+                # Drafts go on by words alone; `roster status` and the log say why.
+                self.encoder_error = str(error)
+                log.warning("%s", error)
+                self._indexed.set()
+                return
+            while True:
+                self._news = anyio.Event()
+                try:
+                    await to_thread.run_sync(self._embed)
+                except (OSError, sqlite3.Error, RosterError) as error:
+                    # A full disk, a locked database: drafts go on with what there is, and this is tried again.
+                    log.warning("the index could not be brought up to date (%s); trying again", type(error).__name__)
+                if not self._news.is_set():
+                    self._indexed.set()
+                    # Cards another process admitted, or has put on file, are news that nobody tells this one.
+                    with anyio.move_on_after(LOOK_AGAIN_S):
+                        await self._news.wait()
+                    if self._news.is_set():
+                        self._indexed = anyio.Event()
+        finally:
+            self._stopping.set()
+
+    def stop_indexing(self) -> None:
+        """Let a thread that is embedding come to an end; cancelling cannot reach it."""
+        self._stopping.set()
+
+    def warm_up(self) -> None:
+        """Open the encoder and its index. Synchronous; raises EncoderError."""
+        settings = self.config.settings
+        encoder = open_encoder(settings.model, settings.threads)
+        self.catalogue.attach(encoder, self.home.index)
+
+    def forget_vectors(self) -> None:
+        """Drop this encoder's vectors and start the dense index anew. Synchronous."""
+        if self.catalogue.encoder is not None:
+            # The index file first: killed in between, the next run must find nothing that looks finished.
+            drop_manifest(self.home.index)
+            with self.writer.lock:
+                self.writer.registry.forget_vectors(self.catalogue.encoder.fingerprint)
+            self.catalogue.empty_dense()
+
+    def _embed(self) -> None:
+        self.catalogue.refresh()
+        embed_missing(self.catalogue, self.writer, self.home, stopping=self._stopping.is_set)
+
+    # ------------------------------------------------------------------------------- what backends report
+
+    async def _sighted(self, backend: Backend, listing: Listing) -> bool:
+        now = self._clock()
+        try:
+            sighting = await to_thread.run_sync(self._sight, backend.name, listing, now)
+        except sqlite3.Error as error:
+            # A connection must not end because its tools could not be written down just now.
+            log.warning("%s: its tools could not be put on file (%s); trying again", backend.name, error)
+            return False
+        self.sightings.setdefault(backend.name, []).append(sighting)
+        await self._noted(backend, tools=len(listing.rows), rejected=tuple(listing.rejected), listed_at=now)
+        if listing.rejected:
+            some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.rejected.items())[:3])
+            log.warning("%s: %d of its tools cannot be used (%s)", backend.name, len(listing.rejected), some)
+        for id_ in sighting.changed:
+            log.warning("the definition of %s changed; it is kept out of drafts: roster unquarantine %s", id_, id_)
+        self._told()
+        if sighting.news:
+            self._news.set()
+            if self.on_change is not None:
+                await self.on_change()
+        return True
+
+    def _sight(self, server: str, listing: Listing, now: float) -> Sighting:
+        with self.writer.lock:
+            return self.writer.registry.sight(
+                server,
+                listing.rows,
+                now,
+                complete=listing.complete,
+                present=listing.rejected,
+                quarantine=self.config.settings.quarantine != "off",
+            )
+
+    async def _noted(self, backend: Backend, **more: Any) -> None:
+        failed = backend.state in (State.FAILED, State.MISCONFIGURED)
+        error = backend.error.value if failed and backend.error else None
+        note = ServerNote(
+            backend.name,
+            backend.state.value,
+            protocol=backend.protocol,
+            version=backend.version,
+            connect_ms=backend.connect_ms,
+            error_kind=error,
+            error_at=self._clock() if error else None,
+            reason=backend.reason if error else None,
+            **more,
+        )
+        if error and self._warned.get(backend.name) != backend.reason:
+            # Once, not at every retry: a server can be broken for days.
+            self._warned[backend.name] = backend.reason
+            log.warning("%s: %s (%s)", backend.name, backend.reason, error)
+        elif backend.state is State.READY:
+            self._warned.pop(backend.name, None)
+
+        def write() -> None:
+            with self.writer.lock:
+                self.writer.registry.note_server(note)
+
+        try:
+            await to_thread.run_sync(write)
+        except sqlite3.Error as failure:
+            log.warning("the state of %s could not be noted: %s", backend.name, failure)
+        if error:
+            self._told()
+
+    def _told(self) -> None:
+        """Wake who waits for a first listing: one came, or one server fewer is going to send one."""
+        self._listed.set()
+        self._listed = anyio.Event()
+
+    # ------------------------------------------------------------------------------------------ drafting
+
+    async def draft(self, need: str, k: int) -> Draft:
+        """The best k cards for a checked need.
+
+        In the first seconds after the first draft it waits for the encoder and for a small index to be complete: a
+        better answer a moment later is worth more than a quick one by words alone. After that it never waits.
+        """
+        if self._patient_until is None:
+            self._patient_until = anyio.current_time() + PATIENCE_S
+        with anyio.CancelScope(deadline=self._patient_until):
+            await self._something_known()
+            await self._indexed.wait()
+        try:
+            made = await to_thread.run_sync(self.draft_now, need, k, limiter=self._drafting)
+        except sqlite3.Error as error:
+            remedy = "restart Roster; if that does not help, move the file away"
+            raise StoreError(f"{self.home.database} cannot be read ({error}): {remedy}") from error
+        if self.catalogue.incomplete:
+            self._news.set()
+        return made
+
+    def draft_now(self, need: str, k: int) -> Draft:
+        """`draft` as it stands, without waiting for anything. Synchronous."""
+        return draft(self.catalogue, need, k, self.catalogue.tallies)
+
+    async def _something_known(self) -> None:
+        """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""
+        await to_thread.run_sync(self.catalogue.refresh)
+        while not self.catalogue.draftable() and self.starting():
+            await self._listed.wait()
+            await to_thread.run_sync(self.catalogue.refresh)
+
+    async def first_listings(self) -> None:
+        """Wait for the servers that were never listed before, in the first seconds after the first call only."""
+        if self._first_lists_until is None:
+            self._first_lists_until = anyio.current_time() + PATIENCE_S
+        with anyio.CancelScope(deadline=self._first_lists_until):
+            notes = await to_thread.run_sync(self.catalogue.servers)
+            for name, backend in self.pool.items():
+                if name not in notes or notes[name].listed_at is None:
+                    await backend.settled()
+
+    def starting(self) -> list[str]:
+        """The backends that have not listed their tools yet and may still."""
+        return [name for name, backend in self.pool.items() if backend.state is State.STARTING]
+
+    def awaited(self) -> list[str]:
+        """The backends that are starting and of which nothing is on file from an earlier time."""
+        known = {entry.card.server for entry in self.catalogue.draftable().values()}
+        return [name for name in self.starting() if name not in known]
+
+
+@contextmanager
+def open_roster(
+    config: Config,
+    home: Home,
+    *,
+    environ: Mapping[str, str] | None = None,
+    clock: Callable[[], float] = time.time,
+) -> Iterator[Roster]:
+    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError."""
+    open_home(home)
+    writing = open_database(home.database)
+    reading = open_database(home.database)
+    try:
+        servers = [name for name, spec in config.servers.items() if not spec.disabled]
+        catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
+        yield Roster(config, home, Writer(writing), catalogue, environ, clock)
+    finally:
+        reading.close()
+        writing.close()

@@ -1,0 +1,394 @@
+"""One configured server: its owner task, which connects, lists, waits and connects again, and its calls.
+
+A backend that is slow, missing or dead is its own affair: nothing here is ever awaited by another backend. Results are
+handed on unread; a call that fails is news, so it comes back as a value.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
+from pydantic import ValidationError
+
+from roster import __version__
+from roster.backends.mended import MendedStream
+from roster.backends.transports import (
+    CONNECTION_CLOSED,
+    ErrorKind,
+    error_kind,
+    first_leaf,
+    log_file,
+    open_transport,
+    remedy,
+)
+from roster.backends.wire import Listing, Tap, list_tools, raw_result
+from roster.config import ServerSpec, Transport
+from roster.errors import VariableError
+from roster.outcomes import CallReport, Cause
+
+__all__ = ["Answer", "Backend", "State"]
+
+log = logging.getLogger(__name__)
+
+BACKOFF_S = (1.0, 60.0)
+RELIST_PAUSE_S = 0.2
+LOSS_PAUSE_S = 0.2
+HELD_S = 60.0
+PLACE_WAIT_S = 3.0
+OWED_PAUSE_S = 30.0
+UNSUPPORTED_VERSION = -32022
+INVALID_REQUEST = -32600
+
+
+class State(StrEnum):
+    """Where a backend stands; only `ready` has a connection."""
+
+    STARTING = "starting"
+    READY = "ready"
+    FAILED = "failed"  # will be tried again
+    MISCONFIGURED = "misconfigured"  # a person must mend the config
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A finished call: the backend's own result, or its own error, or neither when it never gave one."""
+
+    report: CallReport
+    result: dict[str, Any] | None = None
+    error: types.ErrorData | None = None
+
+
+ListingSink = Callable[["Backend", Listing], Awaitable[bool]]
+"""Takes a listing in; False when it could not and should be told again later."""
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
+StateSink = Callable[["Backend"], Awaitable[None]]
+
+
+class Backend:
+    """One configured server, its connection and its honest state."""
+
+    def __init__(
+        self,
+        name: str,
+        spec: ServerSpec,
+        *,
+        logs: Path,
+        places: anyio.CapacityLimiter,
+        on_listing: ListingSink,
+        on_state: StateSink,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self.spec = spec
+        self.state = State.STARTING
+        self.error: ErrorKind | None = None
+        self.reason = ""
+        self.protocol: str | None = None
+        self.version: str | None = None
+        self.connect_ms: float | None = None
+        self.listed = False
+        self.ended = anyio.Event()
+        self._log_file = log_file(logs, name)
+        self._places = places
+        self._on_listing, self._on_state = on_listing, on_state
+        self._environ = os.environ if environ is None else environ
+        self._session: ClientSession | None = None
+        self._tap: Tap | None = None
+        self._stop = anyio.Event()
+        self._relist = False
+        self._attention = anyio.Event()
+        self._changed = anyio.Event()
+        self._attempts = 0
+        self._wanted = False
+        self._owed = False
+
+    # ------------------------------------------------------------------------------------------ owner task
+
+    async def run(self) -> None:
+        """Own the connection until stopped: connect, list, wait, and after a loss connect again, for ever."""
+        failures = 0
+        try:
+            while not self._stop.is_set():
+                begun = anyio.current_time()
+                try:
+                    if reason := self.spec.missing(self._environ):
+                        raise VariableError(reason)
+                    await self._connected()
+                    raise MCPError(CONNECTION_CLOSED, "Connection closed")
+                except Exception as error:  # noqa: BLE001
+                    # The end of a connection's life, whatever ended it; the owner goes on to the next one.
+                    if self._stop.is_set():
+                        return
+                    await self._failed(error)
+                # One that held for a while starts afresh; one that keeps dying is asked less and less often.
+                failures = 0 if anyio.current_time() - begun > HELD_S else failures + 1
+                await self._pause(failures)
+        finally:
+            self.state = State.STOPPED
+            self._announce()
+            self.ended.set()
+
+    async def _connected(self) -> None:
+        """One connection, from start to loss. Returns when it ended or a stop was asked for."""
+        await self._move(State.STARTING)
+        # A place among those starting at once, until this one is ready or has failed: many spawns at the same
+        # moment only time each other out.
+        # Nor does a queue of hung servers hold up the others for long.
+        with anyio.move_on_after(PLACE_WAIT_S):
+            await self._places.acquire_on_behalf_of(self)
+        self._wanted = False
+        try:
+            for transport in self._transports():
+                try:
+                    await self._connected_over(transport)
+                except Exception as error:
+                    # A bare URL may mean the older transport; anything but a plain refusal is not about that.
+                    if transport is not Transport.HTTP or self.state is State.READY or not self._guessing(error):
+                        raise
+                else:
+                    return
+        finally:
+            self._release()
+
+    def _transports(self) -> tuple[Transport, ...]:
+        if self.spec.transport is Transport.HTTP and self.spec.guessed:
+            return (Transport.HTTP, Transport.SSE)
+        return (self.spec.transport,)
+
+    def _guessing(self, error: Exception) -> bool:
+        return self.spec.guessed and error_kind(error, ready=False) in (ErrorKind.REJECTED, ErrorKind.PROTOCOL)
+
+    def _release(self) -> None:
+        if self in self._places.statistics().borrowers:
+            self._places.release_on_behalf_of(self)
+
+    async def _connected_over(self, transport: Transport) -> None:
+        begun = anyio.current_time()
+        with anyio.CancelScope(deadline=begun + self.spec.start_timeout_s) as scope:
+            streams = open_transport(self.spec, transport, self._environ, self._log_file)
+            async with self._session_over(streams) as session:
+                await self._open(session)
+                listing = await list_tools(session)
+                scope.deadline = float("inf")
+                self._release()
+                self.connect_ms = (anyio.current_time() - begun) * 1000
+                self._session, self.error, self.reason = session, None, ""
+                await self._move(State.READY)
+                try:
+                    self._owed = not await self._on_listing(self, listing)
+                    self.listed = True
+                    self._announce()
+                    await self._stay(session)
+                finally:
+                    self._session = None
+        if scope.cancelled_caught:
+            raise TimeoutError(f"no answer within {self.spec.start_timeout_s:g} s")
+
+    @asynccontextmanager
+    async def _session_over(self, transport: Any) -> AsyncIterator[ClientSession]:
+        async with transport as (read, write):
+            mended = MendedStream(read)
+            tap = self._tap = Tap(JSONRPCDispatcher(mended, write), on_closed=self._wake)
+            info = types.Implementation(name="roster", version=__version__)
+            async with ClientSession(dispatcher=tap, client_info=info, message_handler=self._hear) as session:
+                yield session
+
+    async def _open(self, session: ClientSession) -> None:
+        """The handshake, in the older era first: only there can a server ask back or announce changes by itself."""
+        try:
+            await session.initialize()
+        except MCPError as error:
+            if error.code != UNSUPPORTED_VERSION:
+                raise
+            await session.discover()
+        self.protocol = session.protocol_version
+        info = session.server_info
+        self.version = f"{info.name} {info.version}".strip() if info else None
+
+    async def _stay(self, session: ClientSession) -> None:
+        """Wait for a stop, a loss, or a changed list, which is read again after a short pause."""
+        while not self._stop.is_set() and not (self._tap is not None and self._tap.closed):
+            with anyio.move_on_after(OWED_PAUSE_S if self._owed else None) as waited:
+                await self._attention.wait()
+            self._attention = anyio.Event()
+            if self._relist or waited.cancelled_caught:
+                await anyio.sleep(RELIST_PAUSE_S)
+                self._relist = False
+                self._owed = not await self._list_again(session)
+
+    async def _list_again(self, session: ClientSession) -> bool:
+        """Read the list once more; False when it has to be tried again later. Calls in flight are not touched."""
+        try:
+            with anyio.fail_after(self.spec.start_timeout_s):
+                listing = await list_tools(session)
+        except (MCPError, TimeoutError) as error:
+            log.warning("%s: its changed list could not be read (%s)", self.name, type(error).__name__)
+            return self._tap is not None and self._tap.closed
+        return await self._on_listing(self, listing)
+
+    async def _hear(self, message: Any) -> None:
+        if isinstance(message, types.ToolListChangedNotification):
+            self._relist = True
+            self._wake()
+
+    async def _failed(self, error: BaseException) -> None:
+        ready = self.state is State.READY
+        self._attempts += not ready  # losing a connection is not a failed attempt to make one
+        self.error = error_kind(error, ready=ready)
+        self.reason = remedy(self.error, first_leaf(error), self.spec, self._environ, self._log_file)
+        await self._move(State.MISCONFIGURED if self.error is ErrorKind.CONFIG else State.FAILED)
+
+    async def _pause(self, failures: int) -> None:
+        """Wait before the next try, longer each time up to a cap; a call that needs this backend ends the wait."""
+        cap = BACKOFF_S[1]
+        delay = cap if self.state is State.MISCONFIGURED else min(cap, BACKOFF_S[0] * 2 ** min(failures - 1, 10))
+        with anyio.move_on_after(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (spread retries, not secrets)
+            while not self._stop.is_set() and not self._wanted:
+                await self._attention.wait()
+                self._attention = anyio.Event()
+
+    # --------------------------------------------------------------------------------------------- signals
+
+    def _wake(self) -> None:
+        self._attention.set()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def _move(self, state: State) -> None:
+        self.state = state
+        self._announce()
+        await self._on_state(self)
+
+    def stop(self) -> None:
+        """Ask the owner task to close its connection and end."""
+        self._stop.set()
+        self._wake()
+
+    async def settled(self) -> None:
+        """Wait until the first listing is in or the first attempt has failed."""
+        while not (self.listed or self._attempts or self.state is State.STOPPED):
+            await self._changed.wait()
+
+    # ----------------------------------------------------------------------------------------------- calls
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, Any] | None,
+        *,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: Progress | None = None,
+    ) -> Answer:
+        """Carry out one call. Cancelling this cancels it at the backend. Never raises for what a backend does."""
+        begun = anyio.current_time()
+
+        def report(cause: Cause, code: int | None = None, error: BaseException | None = None) -> CallReport:
+            name = type(error).__name__ if error is not None else None
+            return CallReport(cause, (anyio.current_time() - begun) * 1000, code, name)
+
+        for attempt in (1, 2):
+            session, tap = await self._usable(), self._tap
+            if session is None:
+                return Answer(report(Cause.UNREACHABLE))
+            try:
+                result = await self._send(session, tool, arguments, meta, on_progress)
+            except TimeoutError as error:
+                return Answer(report(Cause.TIMEOUT, error=error))
+            except MCPError as error:
+                if self._session_gone(error):
+                    # The server said it does not know this session, so it did not read the call: once more is safe.
+                    if tap is not None:
+                        tap.close()
+                    if attempt == 1:
+                        self._session = None
+                        continue
+                    return Answer(report(Cause.UNREACHABLE, error.code))
+                if error.code == CONNECTION_CLOSED and await self._lost(tap, error):
+                    return Answer(report(Cause.DISCONNECTED, error.code))
+                return Answer(report(Cause.RPC_ERROR, error.code), error=error.error)
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, OSError) as error:
+                return Answer(report(Cause.DISCONNECTED, error=error))
+            except ValidationError as error:
+                return Answer(report(Cause.MALFORMED, error=error))
+            if not isinstance(result.get("content", []), list):
+                return Answer(report(Cause.MALFORMED))
+            failed = result.get("isError") is True
+            return Answer(report(Cause.TOOL_ERROR if failed else Cause.ANSWERED), result=result)
+        raise AssertionError("unreachable")
+
+    async def _send(
+        self,
+        session: ClientSession,
+        tool: str,
+        arguments: Mapping[str, Any] | None,
+        meta: Mapping[str, Any] | None,
+        on_progress: Progress | None,
+    ) -> dict[str, Any]:
+        limit = self.spec.call_timeout_s
+        with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
+
+            async def pass_on(progress: float, total: float | None, message: str | None) -> None:
+                # A backend that reports progress is not hung: its time starts again.
+                scope.deadline = anyio.current_time() + limit
+                if on_progress is not None:
+                    await on_progress(progress, total, message)
+
+            parameters = types.CallToolRequestParams(
+                name=tool,
+                arguments=dict(arguments) if arguments is not None else None,
+                _meta=dict(meta) if meta else None,  # type: ignore[arg-type]
+            )
+            request = types.CallToolRequest(params=parameters)
+            return await raw_result(
+                lambda: session.send_request(
+                    request, types.CallToolResult, progress_callback=pass_on if on_progress else None
+                )
+            )
+        raise TimeoutError(f"no answer within {limit:g} s")
+
+    async def _usable(self) -> ClientSession | None:
+        """The session, connecting first if need be; None when one attempt failed or took too long."""
+        if self._live():
+            return self._session
+        asked = self._attempts
+        self._wanted = True
+        self._wake()
+        with anyio.move_on_after(self.spec.start_timeout_s):
+            while not self._live():
+                if self._attempts > asked or self.state is State.STOPPED:
+                    return None
+                await self._changed.wait()
+        return self._session if self._live() else None
+
+    def _live(self) -> bool:
+        return self._session is not None and self._tap is not None and not self._tap.closed
+
+    def _session_gone(self, error: MCPError) -> bool:
+        remote = self.spec.transport is not Transport.STDIO
+        return remote and error.code == INVALID_REQUEST and "session" in error.message.lower()
+
+    async def _lost(self, tap: Tap | None, error: MCPError) -> bool:
+        """Whether -32000 is the SDK's "connection closed" and not a server's own use of that code."""
+        if tap is not None and self.spec.transport is Transport.STDIO:
+            # The calls in flight hear of the end a moment before the connection's own end is known.
+            with anyio.move_on_after(LOSS_PAUSE_S):
+                await tap.ended.wait()
+        if tap is not None and tap.closed:
+            return True
+        return self.spec.transport is not Transport.STDIO and "reconnection attempts" in error.message

@@ -1,0 +1,198 @@
+"""How a backend is reached: a child process, streamable HTTP or SSE, each as a pair of streams; and why it is not."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import shutil
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.shared.exceptions import MCPError
+
+from roster.config import ServerSpec, Transport, child_environment, expand
+from roster.errors import ConfigError, VariableError
+
+__all__ = [
+    "CONNECTION_CLOSED",
+    "ErrorKind",
+    "cut_logs",
+    "error_kind",
+    "first_leaf",
+    "log_file",
+    "open_transport",
+    "remedy",
+]
+
+log = logging.getLogger(__name__)
+
+STDERR_LIMIT_BYTES = 1_000_000
+CONNECTION_CLOSED = -32000
+
+
+class ErrorKind(StrEnum):
+    """Why a backend has no connection, in one word that is safe to store and show."""
+
+    COMMAND_NOT_FOUND = "command_not_found"
+    NOT_PERMITTED = "not_permitted"
+    EXITED = "exited"
+    TIMEOUT = "timeout"
+    UNREACHABLE = "unreachable"
+    REJECTED = "rejected"
+    PROTOCOL = "protocol"
+    LOST = "lost"
+    CONFIG = "config"
+
+
+def log_file(folder: Path, name: str) -> Path:
+    """Where a server's stderr goes."""
+    safe = re.sub(r"[^A-Za-z0-9_.-]+", "-", name)[:80]
+    if safe != name:
+        safe = f"{safe}-{hashlib.sha256(name.encode('utf-8', 'surrogatepass')).hexdigest()[:8]}"
+    return folder / f"{safe}.log"
+
+
+def _open_log(path: Path) -> int:
+    """A descriptor that appends to a log file; to nowhere when that cannot be: a server needs no log to run."""
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        log.warning("%s cannot be written (%s); what the server says on stderr is lost", path, error.strerror)
+        return os.open(os.devnull, os.O_WRONLY)
+
+
+def cut_logs(folder: Path) -> None:
+    """Empty the log files that have outgrown their limit. Their writers append, so they go on at the new end."""
+    try:
+        files = list(folder.glob("*.log"))
+    except OSError:
+        return
+    for path in files:
+        try:
+            if path.stat().st_size > STDERR_LIMIT_BYTES:
+                os.truncate(path, 0)
+        except OSError:
+            continue
+
+
+@asynccontextmanager
+async def _stdio(spec: ServerSpec, environ: Mapping[str, str], stderr: Path) -> AsyncIterator[Any]:
+    """A child process as a pair of streams. What it writes on stderr goes to its log file."""
+    env = child_environment(spec, environ)
+    cwd = expand(spec.cwd, environ) if spec.cwd else None
+    if cwd and not Path(cwd).expanduser().is_dir():
+        raise ConfigError(f"cwd {spec.cwd!r} is not a folder")
+    parameters = StdioServerParameters(
+        command=str(Path(expand(spec.command, environ)).expanduser())
+        if spec.command.startswith("~")
+        else expand(spec.command, environ),
+        args=[expand(arg, environ) for arg in spec.args],
+        env=env,
+        cwd=str(Path(cwd).expanduser()) if cwd else None,
+        encoding_error_handler="replace",
+    )
+    cut_logs(stderr.parent)
+    with open(_open_log(stderr), "w", encoding="utf-8", errors="replace") as errlog:
+        async with stdio_client(parameters, errlog=errlog) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _remote(spec: ServerSpec, environ: Mapping[str, str], transport: Transport) -> AsyncIterator[Any]:
+    """A remote server as a pair of streams, over streamable HTTP or SSE."""
+    import httpx2
+
+    url = expand(spec.url, environ)
+    headers = {name: expand(value, environ) for name, value in spec.headers.items()}
+    if transport is Transport.SSE:
+        from mcp.client.sse import sse_client
+
+        async with sse_client(
+            url, headers=headers, timeout=30, sse_read_timeout=max(300.0, spec.call_timeout_s)
+        ) as streams:
+            yield streams
+        return
+    from mcp.client.streamable_http import streamable_http_client
+
+    timeout = httpx2.Timeout(30, read=max(300.0, spec.call_timeout_s))
+    async with (
+        httpx2.AsyncClient(headers=headers, timeout=timeout, follow_redirects=True) as client,
+        streamable_http_client(url, http_client=client) as streams,
+    ):
+        yield streams[:2]
+
+
+def first_leaf(error: BaseException) -> BaseException:
+    """The first plain exception inside nested groups."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def error_kind(error: BaseException, *, ready: bool) -> ErrorKind:
+    """One safe word for why a connection could not be made, or was lost after it was `ready`."""
+    match first_leaf(error):
+        case VariableError() | ConfigError():
+            return ErrorKind.CONFIG
+        case FileNotFoundError() | NotADirectoryError():
+            return ErrorKind.COMMAND_NOT_FOUND
+        case PermissionError():
+            return ErrorKind.NOT_PERMITTED
+        case TimeoutError():
+            return ErrorKind.TIMEOUT
+        case MCPError() as answered if answered.code == CONNECTION_CLOSED:
+            return ErrorKind.LOST if ready else ErrorKind.EXITED
+        case MCPError():
+            return ErrorKind.REJECTED
+        case OSError():
+            return ErrorKind.UNREACHABLE
+        case leaf if type(leaf).__name__ == "HTTPStatusError":
+            return ErrorKind.REJECTED
+        case leaf if type(leaf).__module__.split(".")[0] in ("httpx2", "httpcore2"):
+            return ErrorKind.TIMEOUT if "Timeout" in type(leaf).__name__ else ErrorKind.UNREACHABLE
+        case _:
+            return ErrorKind.PROTOCOL
+
+
+def open_transport(spec: ServerSpec, transport: Transport, environ: Mapping[str, str], stderr: Path) -> Any:
+    """A context manager that gives the (read, write) streams of one connection. References are resolved here."""
+    if transport is Transport.STDIO:
+        return _stdio(spec, environ, stderr)
+    return _remote(spec, environ, transport)
+
+
+def remedy(kind: ErrorKind, leaf: BaseException, spec: ServerSpec, environ: Mapping[str, str], log_file: Path) -> str:
+    """What a person should do about it. Never the error's own words, which may quote a secret."""
+    match kind:
+        case ErrorKind.CONFIG:
+            return str(leaf)  # our own words, naming variables but never values
+        case ErrorKind.COMMAND_NOT_FOUND:
+            path = environ.get("PATH", "")
+            found = shutil.which(spec.command, path=path)
+            where = f"in the {len(path.split(os.pathsep))} folders of PATH" if os.sep not in spec.command else "there"
+            return (
+                f"the command {spec.command!r} was not found {where}: install it or name its full path"
+                if found is None
+                else f"{spec.command!r} is there but what it needs is not: run it by hand"
+            )
+        case ErrorKind.NOT_PERMITTED:
+            return f"{spec.command!r} may not be run: check that it is executable"
+        case ErrorKind.EXITED:
+            return f"it ended before it answered: see {log_file}"
+        case ErrorKind.TIMEOUT:
+            return f"no answer within {spec.start_timeout_s:g} s: raise start_timeout_s if it is just slow"
+        case ErrorKind.UNREACHABLE:
+            return "its address cannot be reached: check the URL and whether the server runs"
+        case ErrorKind.REJECTED:
+            return "it refused the connection: check the URL, the transport type and the credentials"
+        case ErrorKind.PROTOCOL:
+            return f"it does not speak MCP as expected ({type(leaf).__name__})"
+        case ErrorKind.LOST:
+            return "the connection was lost; it is being made again"

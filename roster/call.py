@@ -1,0 +1,109 @@
+"""A card id and arguments become a call; what came of it is noted, without a word of what was in it."""
+
+from __future__ import annotations
+
+import difflib
+import logging
+import sqlite3
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+from anyio import to_thread
+
+from roster.backends import Answer, Backend
+from roster.cards import Card
+from roster.errors import CallError, UnknownCardError, json_type
+from roster.failures import Failure, failure_of
+from roster.history import History
+from roster.outcomes import CallReport, Outcome, classify
+from roster.reindex import Writer
+
+__all__ = ["Called", "Caller", "checked_arguments", "unknown_card"]
+
+log = logging.getLogger(__name__)
+
+RECORD_WAIT_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """A finished call: the backend's answer, its class, and for a failure its kind and flags."""
+
+    card: Card
+    answer: Answer
+    outcome: Outcome
+    failure: Failure | None
+
+    def words(self) -> str:
+        """What to tell a caller when the backend itself said nothing."""
+        kind = self.failure.kind.value if self.failure else "error"
+        seconds = self.answer.report.latency_ms / 1000
+        return f"{self.card.server} gave no answer to {self.card.name} ({kind}, after {seconds:.1f} s)"
+
+
+def checked_arguments(args: Any) -> Mapping[str, Any] | None:
+    """`args` if it is an object or absent. Raises CallError naming what came instead."""
+    if args is None or isinstance(args, Mapping):
+        return args
+    raise CallError(f'args is {json_type(args)}: it must be an object such as {{"path": "notes.txt"}}')
+
+
+def unknown_card(id_: object, known: Collection[str]) -> UnknownCardError:
+    """The error for an id nobody has, with the nearest one that somebody has."""
+    close = difflib.get_close_matches(str(id_)[:80], known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else "draft again and use an id from its starters"
+    return UnknownCardError(f"no tool has the id {str(id_)[:80]!r}: {hint}")
+
+
+class Caller:
+    """Carries calls out and records their outcomes."""
+
+    def __init__(self, backends: Mapping[str, Backend], writer: Writer, clock: Callable[[], float] = time.time) -> None:
+        self._backends = backends
+        self._writer = writer
+        self._history = History(writer.db)
+        self._clock = clock
+
+    async def call(
+        self,
+        card: Card,
+        arguments: Mapping[str, Any] | None,
+        *,
+        ranking: Sequence[str] | None = None,
+        meta: Mapping[str, Any] | None = None,
+        on_progress: Any = None,
+    ) -> Called:
+        """Call one card. ranking: the draft it came from, if known. Raises CallError for a server that is off."""
+        backend = self._backends.get(card.server)
+        if backend is None:
+            raise CallError(f"the server {card.server!r} is not running here: enable it in roster.json")
+        answer = await backend.call(card.name, arguments, meta=meta, on_progress=on_progress)
+        outcome = classify(answer.report)
+        failure = failure_of(answer.report, card.annotations)
+        with anyio.move_on_after(RECORD_WAIT_S):
+            # Nearly always a fraction of a millisecond; when another process holds the database, the answer goes first.
+            await to_thread.run_sync(
+                self._record, card, outcome, failure, answer.report, ranking, abandon_on_cancel=True
+            )
+        return Called(card, answer, outcome, failure)
+
+    def _record(
+        self,
+        card: Card,
+        outcome: Outcome,
+        failure: Failure | None,
+        report: CallReport,
+        ranking: Sequence[str] | None,
+    ) -> None:
+        drafted = ranking is not None and card.id in ranking
+        try:
+            with self._writer.lock:
+                self._history.record(
+                    card.id, card.fingerprint, outcome, failure, report.latency_ms, self._clock(), drafted=drafted
+                )
+        except sqlite3.Error as error:
+            # The caller has an answer; a full disk must not take it away.
+            log.warning("an outcome of %s could not be recorded: %s", card.id, error)
