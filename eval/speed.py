@@ -1,0 +1,263 @@
+"""What Roster costs: processor time to `initialize` and to the first draft, memory, drafts a second, call overhead.
+
+    python eval/speed.py [--needset DIR] [--rounds 5] [--out eval/results/speed.json]
+
+Everything is a ratio or is measured in the same run: `initialize` against importing the MCP SDK alone, with and without
+slow and hung backends; a call through Roster against the same call straight at its backend. Processor seconds are the
+process's own, read when the answer arrives. Without `--needset` it uses the tools of the demo servers and needs of its
+own; with one, its cards and test needs. Reads /proc, so Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve()
+NEEDS = ("read the lines of a log file", "save a thought for later", "how many days until the fair", "sum a column")
+
+
+# ------------------------------------------------------------------------------- a backend, as small as can be
+
+
+def be_backend(corpus: str, slow_s: float, hang: bool) -> None:
+    """Serve the rows of a JSON file as tools on stdin and stdout; calls echo their arguments."""
+    rows = json.loads(Path(corpus).read_text("utf-8"))
+    time.sleep(slow_s)
+    for line in sys.stdin:
+        message = json.loads(line)
+        if hang or "id" not in message:
+            continue
+        match message["method"]:
+            case "initialize":
+                version = message["params"]["protocolVersion"]
+                info = {"name": "bench", "version": "0"}
+                result: Any = {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}
+            case "tools/list":
+                result = {"tools": rows}
+            case _:
+                echoed = json.dumps(message["params"].get("arguments"))
+                result = {"content": [{"type": "text", "text": echoed}]}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+
+
+# ----------------------------------------------------------------------------------- a client, as small as can be
+
+
+class Pipe:
+    """A child that speaks JSON-RPC on its stdin and stdout, asked one question at a time."""
+
+    def __init__(self, command: list[str], env: dict[str, str] | None = None) -> None:
+        self.child = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=env, text=True
+        )
+        self._ids = 0
+
+    def ask(self, method: str, params: dict[str, Any]) -> tuple[Any, float]:
+        """The result, and the milliseconds it took."""
+        assert self.child.stdin is not None
+        assert self.child.stdout is not None
+        self._ids += 1
+        begun = time.perf_counter()
+        self.child.stdin.write(
+            json.dumps({"jsonrpc": "2.0", "id": self._ids, "method": method, "params": params}) + "\n"
+        )
+        self.child.stdin.flush()
+        while line := self.child.stdout.readline():
+            message = json.loads(line)
+            if message.get("id") == self._ids and "method" not in message:
+                return message["result"], (time.perf_counter() - begun) * 1000
+        raise RuntimeError(f"{method}: the server went away")
+
+    def hello(self) -> None:
+        """Shake hands."""
+        info = {"name": "speed", "version": "0"}
+        self.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info})
+        assert self.child.stdin is not None
+        self.child.stdin.write('{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
+        self.child.stdin.flush()
+
+    def call(self, name: str, arguments: dict[str, Any]) -> tuple[Any, float]:
+        """Call a tool."""
+        return self.ask("tools/call", {"name": name, "arguments": arguments})
+
+    def cpu_s(self) -> float:
+        """Processor seconds this child has used, its own children not counted."""
+        fields = Path(f"/proc/{self.child.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def peak_mb(self) -> float:
+        """The most resident memory this child has had."""
+        status = Path(f"/proc/{self.child.pid}/status").read_text()
+        return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+    def close(self) -> None:
+        """Close its stdin and wait for it."""
+        assert self.child.stdin is not None
+        self.child.stdin.close()
+        try:
+            self.child.wait(20)
+        except subprocess.TimeoutExpired:
+            self.child.kill()
+            self.child.wait()
+
+
+def import_cpu_s() -> float:
+    """Processor seconds of a Python that imports the SDK's server and nothing else."""
+    before = os.times()
+    subprocess.run([sys.executable, "-c", "import mcp.server.lowlevel"], check=True)
+    after = os.times()
+    return (after.children_user + after.children_system) - (before.children_user + before.children_system)
+
+
+def homes(folder: Path, rows: list[dict[str, Any]]) -> tuple[dict[str, Path], str]:
+    """A home with one healthy backend, and the same with three slow ones and a hung one beside it."""
+    corpus = folder / "corpus.json"
+    corpus.write_text(json.dumps(rows), "utf-8")
+    few = folder / "few.json"
+    few.write_text(json.dumps([{"name": "wait", "inputSchema": {"type": "object"}}]), "utf-8")
+
+    def backend(path: Path, *flags: str) -> dict[str, Any]:
+        return {"command": sys.executable, "args": [str(HERE), "--as-backend", str(path), *flags]}
+
+    alone = {"all": backend(corpus)}
+    slow = {f"slow{n}": backend(few, "--slow", "3") for n in range(3)}
+    out = {}
+    for name, servers in {"alone": alone, "beside_sick": alone | slow | {"hung": backend(few, "--hang")}}.items():
+        home = folder / name
+        home.mkdir()
+        (home / "roster.json").write_text(json.dumps({"mode": "five", "mcpServers": servers}), "utf-8")
+        env = {**os.environ, "ROSTER_HOME": str(home)}
+        subprocess.run([sys.executable, "-m", "roster", "reindex", "--json"], env=env, check=True, capture_output=True)
+        out[name] = home
+    return out, str(corpus)
+
+
+def start(home: Path) -> Pipe:
+    """A serving Roster in five mode."""
+    return Pipe([sys.executable, "-m", "roster", "serve", "--five"], {**os.environ, "ROSTER_HOME": str(home)})
+
+
+def spread(values: list[float], digits: int = 3) -> dict[str, float]:
+    """Minimum, median and maximum."""
+    return {
+        "min": round(min(values), digits),
+        "median": round(statistics.median(values), digits),
+        "max": round(max(values), digits),
+    }
+
+
+def measure(folder: Path, rows: list[dict[str, Any]], needs: list[str], rounds: int) -> dict[str, Any]:
+    """All figures, the compared ones in turn within each round."""
+    where, corpus = homes(folder, rows)
+    imports, firsts, peaks = [], [], []
+    hellos: dict[str, list[float]] = {name: [] for name in where}
+    for _ in range(rounds):
+        imports.append(import_cpu_s())
+        for name, home in where.items():
+            pipe = start(home)
+            pipe.hello()
+            hellos[name].append(pipe.cpu_s())
+            if name == "alone":
+                pipe.call("draft", {"need": needs[0]})
+                firsts.append(pipe.cpu_s())
+                peaks.append(pipe.peak_mb())
+            pipe.close()
+    pipe, straight = start(where["alone"]), Pipe([sys.executable, str(HERE), "--as-backend", corpus])
+    pipe.hello()
+    straight.hello()
+    drafts = [pipe.call("draft", {"need": need})[1] for need in (needs * 100)[: max(100, len(needs))]][5:]
+    raw = rows[0]["name"]
+    through, direct = [], []
+    tool = next(s["id"] for s in pipe.call("draft", {"need": raw})[0]["structuredContent"]["starters"])
+    for size in (1_000, 64_000):
+        arguments = {"text": "x" * size}
+        for _ in range(100):
+            through.append(pipe.call("call", {"tool": tool, "args": arguments})[1])
+            direct.append(straight.call(raw, arguments)[1])
+    pipe.close()
+    straight.close()
+    return {
+        "cards": len(rows),
+        "rounds": rounds,
+        "import_sdk_cpu_s": spread(imports),
+        "initialize_cpu_s": {name: spread(values) for name, values in hellos.items()},
+        "initialize_over_import": {
+            name: spread([a / b for a, b in zip(values, imports, strict=True)]) for name, values in hellos.items()
+        },
+        "first_draft_cpu_s": spread(firsts),
+        "peak_mb_after_first_draft": spread(peaks, 1),
+        "draft_ms": {"needs": len(drafts), "p50": round(statistics.median(drafts), 2)},
+        "call_ms": {
+            f"{size}_bytes": {
+                "through": spread(through[n * 100 : n * 100 + 100]),
+                "direct": spread(direct[n * 100 : n * 100 + 100]),
+            }
+            for n, size in enumerate((1_000, 64_000))
+        },
+    }
+
+
+def demo_rows() -> list[dict[str, Any]]:
+    """The tools of the demo servers, as they list them."""
+    from roster.demo.session import demo_servers
+
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch:
+        (Path(scratch) / "project").mkdir()
+        (Path(scratch) / "tables").mkdir()
+        for server in demo_servers(Path(scratch)).values():
+            pipe = Pipe([server["command"], *server["args"]])
+            pipe.hello()
+            rows += pipe.ask("tools/list", {})[0]["tools"]
+            pipe.close()
+    return rows
+
+
+def main() -> int:
+    """Measure, print, write."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--needset", type=Path)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--as-backend", help=argparse.SUPPRESS)
+    parser.add_argument("--slow", type=float, default=0.0, help=argparse.SUPPRESS)
+    parser.add_argument("--hang", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.as_backend:
+        be_backend(args.as_backend, args.slow, args.hang)
+        return 0
+    if args.needset:
+        lines = (args.needset / "corpus.jsonl").read_text("utf-8").splitlines()
+        rows = [
+            {
+                "name": f"{row['server']}__{row['name']}",
+                "description": row.get("description") or "",
+                "inputSchema": row.get("inputSchema") or {"type": "object"},
+            }
+            for row in map(json.loads, lines)
+        ]
+        wanted = {line.split("\t")[0] for line in (args.needset / "qrels" / "test.tsv").read_text("utf-8").splitlines()}
+        queries = map(json.loads, (args.needset / "queries.jsonl").read_text("utf-8").splitlines())
+        needs = [row["text"] for row in queries if row["_id"] in wanted]
+    else:
+        rows, needs = demo_rows(), list(NEEDS)
+    with tempfile.TemporaryDirectory(prefix="roster-speed-") as scratch:
+        found = measure(Path(scratch), rows, needs, args.rounds)
+    print(json.dumps(found, indent=1))
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

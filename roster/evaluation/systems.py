@@ -1,0 +1,64 @@
+"""The systems that can be compared, by name: what orders the cards, and by which encoder's numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from roster.cards import Card
+from roster.errors import RosterError
+from roster.ranking import Scored
+
+__all__ = ["DEFAULT_SYSTEMS", "Order", "System", "ordered", "parse_system"]
+
+DEFAULT_SYSTEMS = ("hybrid", "dense", "lexical")
+
+
+class Order(StrEnum):
+    """What a system sorts by: words, meaning, or the blend that a draft is made of."""
+
+    LEXICAL = "lexical"
+    DENSE = "dense"
+    HYBRID = "hybrid"
+
+
+@dataclass(frozen=True, slots=True)
+class System:
+    """A named way to rank. model: None for the default encoder."""
+
+    name: str
+    order: Order
+    model: str | None = None
+
+
+def parse_system(name: str) -> System:
+    """The system of this name. Raises RosterError for one that is not known, or not there yet."""
+    order, colon, model = name.partition(":")
+    if order == "learned":
+        raise RosterError("the system 'learned' is not there yet: it comes with learning from outcomes")
+    if order not in list(Order) or (colon and (not model or order == Order.LEXICAL)):
+        raise RosterError(
+            f"system {name!r} is not known: use lexical, dense, hybrid, or dense:NAME_OR_PATH and hybrid:NAME_OR_PATH "
+            "for another encoder"
+        )
+    return System(name, Order(order), model or None)
+
+
+def ordered(order: Order, running: Sequence[tuple[Card, Scored]]) -> list[tuple[Card, float]]:
+    """The cards of one draft's running as a system has them, best first, with the score it goes by.
+
+    One draft gives all three orders. A card that a stage did not find is not in that stage's own ranking.
+    """
+    scores: list[tuple[float, int, Card]] = []
+    for card, scored in running:
+        match order:
+            case Order.HYBRID:
+                score: float | None = scored.score
+            case Order.DENSE:
+                score = scored.similarity
+            case Order.LEXICAL:
+                score = scored.bm25
+        if score is not None:
+            scores.append((-score, scored.number, card))
+    return [(card, -score) for score, _, card in sorted(scores, key=lambda row: row[:2])]
