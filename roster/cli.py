@@ -1,0 +1,162 @@
+"""The `roster` command: parse, call one service, print. Data goes to stdout, chatter to stderr."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sqlite3
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+from roster.errors import ConfigError, NeedError, NeedSetError, RosterError
+from roster.evaluation.command import eval_command
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="roster",
+    help="One MCP server in front of all your MCP servers: state a need, get the best tools, call one.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+
+
+def main() -> None:
+    """Run the command line; our own errors become one line on stderr and exit status 1, or 2 when misused."""
+    try:
+        app()
+    except RosterError as error:
+        _fail(error)
+    except (OSError, sqlite3.Error) as error:
+        # The disk, the home folder or the database, in the system's own words; nothing of ours is in them.
+        print(f"roster: {error}", file=sys.stderr)
+        raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+
+
+def _fail(error: RosterError) -> NoReturn:
+    print(f"roster: {error}", file=sys.stderr)
+    raise SystemExit(2 if isinstance(error, ConfigError | NeedError | NeedSetError) else 1)
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=not _unicode_out(), indent=1))
+
+
+def _unicode_out() -> bool:
+    return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+
+
+def _log_to_stderr(level: int) -> None:
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=level,
+        format="roster: %(levelname)s: %(message)s",
+    )
+    # The SDK logs what a backend wrote when it cannot read it, and that can hold anything; so do HTTP clients' URLs.
+    for name in ("mcp", "client", "httpx2", "httpcore2"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+
+
+@app.command()
+def serve(
+    five: Annotated[bool, typer.Option("--five", help="Show the client two tools: draft and call.")] = False,
+    transparent: Annotated[bool, typer.Option("--transparent", help="Show the client every tool.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
+) -> None:
+    """Serve one MCP client on stdin and stdout. The mode comes from roster.json unless named here."""
+    if five and transparent:
+        raise typer.BadParameter("--five and --transparent exclude each other")
+    _log_to_stderr(logging.DEBUG if verbose else logging.WARNING)
+    from roster.serve import serve_stdio
+
+    serve_stdio(five=five, transparent=transparent)
+
+
+@app.command()
+def draft(
+    need: Annotated[str, typer.Argument(help="What to do next, in plain words.")],
+    k: Annotated[int, typer.Option("-k", help="How many cards at most (1 to 10).")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Show every stage's numbers for each card.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What five mode would answer to a need, from what is on file. Connects to nothing."""
+    from roster import commands
+
+    commands.draft(need, k, explain=explain, out=_print_json if as_json else None)
+
+
+@app.command()
+def reindex(
+    full: Annotated[bool, typer.Option("--full", help="Embed everything anew.")] = False,
+    model: Annotated[
+        str | None, typer.Option("--model", help="Embed for this model instead of the configured one.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ask every server for its tools, embed what is new or changed, and swap the index in whole."""
+    _log_to_stderr(logging.ERROR)  # what failed is part of the figures
+    from roster import commands
+
+    commands.reindex(full=full, model=model, out=_print_json if as_json else None)
+
+
+@app.command()
+def status(as_json: AsJson = False) -> None:
+    """Servers, cards, index, encoder, quarantine and config problems, as last known. Connects to nothing."""
+    from roster import commands
+
+    commands.status(out=_print_json if as_json else None)
+
+
+@app.command()
+def unquarantine(
+    ids: Annotated[list[str], typer.Argument(help="Card ids to let into drafts again.")],
+    as_json: AsJson = False,
+) -> None:
+    """Let cards whose definition changed into drafts again, after you have looked at them."""
+    from roster import commands
+
+    commands.unquarantine(ids, out=_print_json if as_json else None)
+
+
+@app.command()
+def demo(
+    as_json: AsJson = False,
+    keep: Annotated[Path | None, typer.Option("--keep", help="Work in this folder and leave it there.")] = None,
+) -> None:
+    """A five-mode session over five small servers that come with Roster: need, draft, call, result."""
+    from roster.demo.session import run_demo
+
+    run_demo(keep=keep, out=_print_json if as_json else None)
+
+
+app.command("eval")(eval_command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        from roster import __version__
+
+        print(f"roster {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    # One thread unless asked otherwise: set before numpy is imported anywhere, and only where unset.
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        os.environ.setdefault(name, "1")

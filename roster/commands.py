@@ -1,0 +1,334 @@
+"""What the commands do: each calls one service and prints, as JSON through `out` or as text a person can read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import anyio
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from roster.app import Roster, open_roster
+from roster.backends import ErrorKind
+from roster.config import ServerSpec, find_home, load_config
+from roster.dense import read_manifest
+from roster.draft import Draft, checked_k, checked_need
+from roster.encoder import open_encoder
+from roster.errors import EncoderError, RosterError
+from roster.history import History
+from roster.ranking import DENSE_WEIGHT
+from roster.registry import ServerNote
+from roster.reindex import embed_missing
+
+__all__ = ["draft", "reindex", "status", "unquarantine"]
+
+Out = Callable[[Any], None] | None
+
+_LONGEST_SHOWN = 300
+_STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
+
+
+def _when(at: float | None) -> str:
+    if at is None:
+        return "never"
+    ago = max(0.0, time.time() - at)
+    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
+        if ago >= size:
+            return f"{ago / size:.0f} {unit} ago"
+    return "just now"
+
+
+def _plain(text: object) -> Text:
+    """Text from outside, as text: a `[` is not markup, an escape sequence does nothing, and it ends some time."""
+    line = "".join(c if c.isprintable() else " " for c in str(text))
+    return Text(line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…")
+
+
+# ---------------------------------------------------------------------------------------------- draft
+
+
+def draft(need: str, k: int, *, explain: bool, out: Out) -> None:
+    """Print the draft for a need."""
+    need, k = checked_need(need), checked_k(k)
+    home = find_home()
+    config = load_config(home)
+    with open_roster(config, home) as roster:
+        roster.warm_up()
+        if not roster.catalogue.draftable():
+            raise RosterError("no card is on file yet: run `roster reindex` first")
+        missing = len(roster.catalogue.unembedded())
+        made = roster.draft_now(need, k)
+    if missing:
+        print(
+            f"roster: {missing} texts have no vector yet and count by words alone: run `roster reindex`",
+            file=sys.stderr,
+        )
+    if out is not None:
+        out(_draft_json(made, explain))
+    else:
+        _print_draft(made, explain)
+
+
+def _draft_json(made: Draft, explain: bool) -> dict[str, Any]:
+    shown: dict[str, Any] = {
+        "need": made.need,
+        "weak": made.weak,
+        "starters": [starter.wire() for starter in made.starters],
+    }
+    if explain:
+        shown["explain"] = [
+            {
+                "id": card.id,
+                "score": round(scored.score, 6),
+                "similarity": scored.similarity,
+                "dense": scored.dense,
+                "bm25": scored.bm25,
+                "lexical": scored.lexical,
+                "named": scored.named,
+            }
+            for card, scored in made.running
+        ]
+    return shown
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    return "–" if value is None else f"{value:.{digits}f}"
+
+
+def _print_draft(made: Draft, explain: bool) -> None:
+    console = Console()
+    shown = {starter.card.id for starter in made.starters}
+    if made.weak:
+        console.print(Text("A weak match: perhaps nothing on file fits this need.", style="yellow"))
+    if not explain:
+        for place, starter in enumerate(made.starters, 1):
+            wire = starter.wire()
+            line = Text(f"{place}. ")
+            line.append(starter.card.id, style="bold cyan")
+            if starter.rated:
+                line.append("  (works well here)", style="dim")
+            console.print(line)
+            console.print(_plain(f"   {wire['description']}"))
+        return
+    table = Table(
+        title=_plain(made.need),
+        title_justify="left",
+        caption=f"score = {DENSE_WEIGHT:g} dense + {1 - DENSE_WEIGHT:g} lexical, + 1 when named",
+    )
+    for heading in ("", "card", "score", "similarity", "dense", "BM25", "lexical", "named"):
+        table.add_column(heading, justify="left" if heading in ("card", "named") else "right")
+    for place, (card, scored) in enumerate(made.running[: max(15, len(shown))], 1):
+        style = "bold" if card.id in shown else "dim"
+        cells = [
+            str(place), card.id, _number(scored.score), _number(scored.similarity), _number(scored.dense),
+            _number(scored.bm25, 2), _number(scored.lexical), "yes" if scored.named else "",
+        ]  # fmt: skip
+        table.add_row(*(_plain(cell) for cell in cells), style=style)
+    console.print(table)
+
+
+# -------------------------------------------------------------------------------------------- reindex
+
+
+@contextmanager
+def _progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar on stderr; nothing when that is not a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(label, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def reindex(*, full: bool, model: str | None, out: Out) -> None:
+    """Sight every server, embed what is new or changed, swap the index in; print the figures."""
+    home = find_home()
+    config = load_config(home)
+    if model is not None:
+        config = config.with_model(model)
+    for problem in config.problems:
+        print(f"roster: {home.config.name}: {problem}", file=sys.stderr)
+    begun = time.perf_counter()
+    with open_roster(config, home) as roster:
+        roster.warm_up()
+        anyio.run(_sight_all, roster)
+        roster.catalogue.refresh()
+        if full:
+            roster.forget_vectors()
+        with _progress("embedding") as on_progress:
+            embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
+        sightings = [sighting for each in roster.sightings.values() for sighting in each]
+        living = roster.catalogue.living()
+        failed = {name: b.reason for name, b in roster.pool.items() if name not in roster.sightings}
+        figures = {
+            "cards": len(living),
+            "added": sum(len(sighting.added) for sighting in sightings),
+            "changed": sum(len(sighting.changed) for sighting in sightings),
+            "removed": sum(len(sighting.removed) for sighting in sightings),
+            "embedded": embedded,
+            "quarantined": sum(entry.quarantined for entry in living),
+            "seconds": round(time.perf_counter() - begun, 2),
+            "failed": failed,
+        }
+    nobody = bool(failed) and len(failed) == len(roster.pool)
+    if out is not None:
+        out(figures)
+        _exit_if(nobody)
+        return
+    for name, reason in failed.items():
+        print(f"roster: {name}: {reason}", file=sys.stderr)
+    unheard = f"; {len(failed)} of {len(roster.pool)} servers not reached" if failed else ""
+    counts = "{cards} cards: {added} added, {changed} changed, {removed} removed; {embedded} newly embedded"
+    print(f"{counts}, {{quarantined}} quarantined; {{seconds}} s".format(**figures) + unheard)
+    if model is not None:
+        print(f'To draft with this model, put "model": "{model}" into {home.config}')
+    _exit_if(nobody)
+
+
+def _exit_if(nobody: bool) -> None:
+    if nobody:
+        raise RosterError("no server answered; what was on file is kept")
+
+
+async def _sight_all(roster: Roster) -> None:
+    with _progress("asking servers") as on_progress:
+        async with roster.running(), anyio.create_task_group() as group:
+            total = len(roster.pool)
+
+            async def watch() -> None:
+                while True:
+                    on_progress(total - len(roster.starting()), total)
+                    await anyio.sleep(0.2)
+
+            group.start_soon(watch)
+            await roster.pool.settled()
+            group.cancel_scope.cancel()
+
+
+# --------------------------------------------------------------------------------------------- status
+
+
+def status(*, out: Out) -> None:
+    """Print what is known of everything, without connecting to anything."""
+    home = find_home()
+    config = load_config(home)
+    with open_roster(config, home) as roster:
+        seen = _status(roster)
+    if out is not None:
+        out(seen)
+    else:
+        _print_status(seen)
+
+
+def _last_known(spec: ServerSpec | None, note: ServerNote | None) -> str:
+    """What a server last did, whichever process saw it: nothing here is connected to ask."""
+    if spec is None:
+        return "misconfigured"
+    if spec.disabled:
+        return "disabled"
+    if note is None or (note.listed_at is None and note.error_at is None):
+        return "never seen"
+    if note.error_at is not None and note.error_at >= (note.listed_at or 0.0):
+        return "misconfigured" if note.error_kind == ErrorKind.CONFIG else "failed"
+    return "answered"
+
+
+def _status(roster: Roster) -> dict[str, Any]:
+    config, home = roster.config, roster.home
+    roster.catalogue.refresh()
+    notes = roster.writer.registry.servers()
+    living = roster.catalogue.living()
+    names = dict.fromkeys([*config.servers, *(problem.server for problem in config.problems if problem.server)])
+    servers = {}
+    for name in names:
+        spec, note = config.servers.get(name), notes.get(name)
+        servers[name] = {
+            "state": _last_known(spec, note),
+            "tools": sum(entry.card.server == name for entry in living),
+            "rejected": list(note.rejected) if note else [],
+            "connect_ms": round(note.connect_ms, 1) if note and note.connect_ms is not None else None,
+            "listed_at": note.listed_at if note else None,
+            "last_error": note.error_kind if note else None,
+            "last_error_at": note.error_at if note else None,
+            "reason": note.reason if note else None,
+            "problems": config.problems_of(name),
+        }
+    manifest = read_manifest(home.index)
+    calls = History(roster.writer.db).tallies()
+    encoder: dict[str, Any] = {"model": config.settings.model or "default"}
+    try:
+        opened = open_encoder(config.settings.model, config.settings.threads)
+        encoder |= {"name": opened.name, "dim": opened.dim, "fingerprint": opened.fingerprint}
+        roster.catalogue.attach(opened, home.index)
+        encoder["unembedded"] = len(roster.catalogue.unembedded())
+    except EncoderError as error:
+        encoder["error"] = str(error)
+    return {
+        "home": str(home.folder),
+        "mode": config.settings.mode.value,
+        "servers": servers,
+        "cards": len(living),
+        "quarantined": sorted(entry.card.id for entry in living if entry.quarantined),
+        "index": manifest,
+        "encoder": encoder,
+        "calls": sum(tally.calls for tally in calls.values()),
+        "problems": [str(problem) for problem in config.problems],
+    }
+
+
+def _print_status(seen: dict[str, Any]) -> None:
+    console = Console()
+    encoder, index = seen["encoder"], seen["index"]
+    console.print(_plain(f"home {seen['home']}, mode {seen['mode']}"))
+    table = Table()
+    for heading in ("server", "state", "tools", "connect", "listed", "last error"):
+        table.add_column(heading, justify="right" if heading in ("tools", "connect") else "left")
+    for name, server in seen["servers"].items():
+        connect = "" if server["connect_ms"] is None else f"{server['connect_ms']:.0f} ms"
+        error = f"{server['last_error']}, {_when(server['last_error_at'])}" if server["last_error"] else ""
+        cells = [name, Text(server["state"], style=_STYLES.get(server["state"], "")), server["tools"], connect]
+        table.add_row(
+            *(_plain(c) if not isinstance(c, Text) else c for c in [*cells, _when(server["listed_at"]), error])
+        )
+    console.print(table)
+    covered = f"{index['count']} cards, encoder {index['encoder'][:8]}" if index else "not made yet (roster reindex)"
+    console.print(
+        _plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
+    )
+    console.print(_plain(f"index: {covered}"))
+    named = encoder.get("name") or encoder["model"]
+    waiting = f", {encoder['unembedded']} texts to embed (roster reindex)" if encoder.get("unembedded") else ""
+    console.print(_plain(f"encoder: {named}{waiting}"))
+    for id_ in seen["quarantined"]:
+        console.print(_plain(f"quarantined: {id_} (roster unquarantine {id_})"))
+    for problem in [*seen["problems"], *([encoder["error"]] if "error" in encoder else [])]:
+        console.print(Text(f"problem: {problem}", style="yellow"))
+    for name, server in seen["servers"].items():
+        if server["state"] in ("failed", "misconfigured") and server["reason"]:
+            console.print(Text(f"problem: {name}: {server['reason']}", style="yellow"))
+        if server["rejected"]:
+            console.print(_plain(f"problem: {name}: unusable tools: {', '.join(server['rejected'])}"), style="yellow")
+
+
+# --------------------------------------------------------------------------------------- unquarantine
+
+
+def unquarantine(ids: list[str], *, out: Out) -> None:
+    """Let cards into drafts again; an unknown id is an error and changes nothing."""
+    home = find_home()
+    with open_roster(load_config(home), home) as roster:
+        registry = roster.writer.registry
+        for id_ in ids:
+            registry.held(id_)
+        cleared = [id_ for id_ in ids if registry.unquarantine(id_, time.time())]
+    if out is not None:
+        out({"cleared": cleared})
+        return
+    for id_ in ids:
+        print(f"{id_}: {'in drafts again' if id_ in cleared else 'was not quarantined'}")
