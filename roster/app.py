@@ -261,10 +261,13 @@ def open_roster(
     open_home(home)
     writing = open_database(home.database)
     reading = open_database(home.database)
+    servers = [name for name, spec in config.servers.items() if not spec.disabled]
+    catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
+    writer = Writer(writing)
     try:
-        servers = [name for name, spec in config.servers.items() if not spec.disabled]
-        catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
-        yield Roster(config, home, Writer(writing), catalogue, environ, clock)
+        yield Roster(config, home, writer, catalogue, environ, clock)
     finally:
-        reading.close()
-        writing.close()
+        # A thread may still be in the middle of a statement, waiting for another process's lock. Closing the
+        # connection under it would bring the interpreter down, so it is let finish; its wait has an end.
+        catalogue.close()
+        writer.close()

@@ -49,6 +49,11 @@ class Catalogue:
         self.encoder: Encoder | None = None
         self.dense: DenseIndex | None = None
 
+    def close(self) -> None:
+        """Close the connection once nobody is using it."""
+        with self._lock:
+            self._db.close()
+
     # ---------------------------------------------------------------------------------------------- cards
 
     def refresh(self) -> bool:

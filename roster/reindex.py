@@ -28,6 +28,11 @@ class Writer:
         self.registry = Registry(db)
         self.lock = threading.Lock()
 
+    def close(self) -> None:
+        """Close the connection once nobody is using it."""
+        with self.lock:
+            self.db.close()
+
 
 @contextmanager
 def _turn(home: Home, waiting: Callable[[], bool]) -> Iterator[bool]:
