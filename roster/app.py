@@ -32,6 +32,8 @@ log = logging.getLogger(__name__)
 DRAFTING_AT_ONCE = 2
 PATIENCE_S = 5.0
 LOOK_AGAIN_S = 30.0
+WORTH_WAITING_FOR = 300
+"""Texts that are embedded within `PATIENCE_S`, with some to spare; a longer queue is not waited for."""
 
 
 class Roster:
@@ -59,6 +61,7 @@ class Roster:
         self.on_change: Callable[[], Awaitable[None]] | None = None
         self._clock = clock
         self._drafting = anyio.CapacityLimiter(DRAFTING_AT_ONCE)
+        self._warm = anyio.Event()
         self._indexed = anyio.Event()
         self._patient_until: float | None = None
         self._news = anyio.Event()
@@ -84,6 +87,8 @@ class Roster:
                 log.warning("%s", error)
                 self._indexed.set()
                 return
+            finally:
+                self._warm.set()
             while True:
                 self._news = anyio.Event()
                 try:
@@ -208,13 +213,15 @@ class Roster:
             self._patient_until = anyio.current_time() + PATIENCE_S
         with anyio.CancelScope(deadline=self._patient_until):
             await self._something_known()
-            await self._indexed.wait()
+            await self._warm.wait()
+            if self.catalogue.missing <= WORTH_WAITING_FOR:
+                await self._indexed.wait()
         try:
             made = await to_thread.run_sync(self.draft_now, need, k, limiter=self._drafting)
         except sqlite3.Error as error:
             remedy = "restart Roster; if that does not help, move the file away"
             raise StoreError(f"{self.home.database} cannot be read ({error}): {remedy}") from error
-        if self.catalogue.incomplete:
+        if self.catalogue.missing:
             self._news.set()
         return made
 

@@ -95,9 +95,9 @@ class Catalogue:
         return self._draftable
 
     @property
-    def incomplete(self) -> bool:
-        """Whether some draftable card has no vector in the dense index yet."""
-        return self.dense is not None and len(self.dense) < len(self._draftable)
+    def missing(self) -> int:
+        """How many draftable cards have no vector in the dense index yet; 0 without an encoder."""
+        return max(0, len(self._draftable) - len(self.dense)) if self.dense is not None else 0
 
     def named(self, words: Collection[str]) -> set[int]:
         """Draftable cards whose whole name or id, folded, is one of `words`."""
