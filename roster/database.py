@@ -103,10 +103,12 @@ def atomic(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
     db.execute("BEGIN IMMEDIATE")
     try:
         yield db
+        db.execute("COMMIT")
     except BaseException:
-        db.execute("ROLLBACK")
+        # After a full disk SQLite has often rolled back by itself, and says so if it is asked again.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
         raise
-    db.execute("COMMIT")
 
 
 def migrate(db: sqlite3.Connection) -> None:

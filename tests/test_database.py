@@ -228,3 +228,30 @@ print("done")
         db = open_database(home.folder / f"{number}.db")
         assert (version(db), generation(db)) == (len(MIGRATIONS), len(children))
         db.close()
+
+
+def test_an_error_that_has_already_rolled_back_is_the_one_that_is_raised(db: sqlite3.Connection) -> None:
+    """A full disk ends the transaction by itself; the caller hears of the disk, and the next transaction begins."""
+
+    def fill_the_disk() -> None:
+        db.execute("UPDATE meta SET value = 7")
+        db.execute("ROLLBACK")
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with pytest.raises(sqlite3.OperationalError, match="disk is full"), atomic(db):
+        fill_the_disk()
+
+    with atomic(db):
+        assert generation(db) == 0
+
+
+def test_a_commit_that_fails_leaves_no_transaction_behind(db: sqlite3.Connection) -> None:
+    """What could not be committed is rolled back, and the next transaction begins."""
+    db.execute("CREATE TABLE parent (id INTEGER PRIMARY KEY)")
+    db.execute("CREATE TABLE child (id INTEGER REFERENCES parent DEFERRABLE INITIALLY DEFERRED)")
+    with pytest.raises(sqlite3.IntegrityError), atomic(db):
+        db.execute("INSERT INTO child VALUES (1)")
+
+    assert not db.in_transaction
+    with atomic(db):
+        assert db.execute("SELECT count(*) FROM child").fetchone() == (0,)
