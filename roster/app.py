@@ -55,7 +55,6 @@ class Roster:
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
         self.caller = Caller(self.pool, writer, clock)
         self.sightings: dict[str, list[Sighting]] = {}
-        self.encoder_error = ""
         self._warned: dict[str, str] = {}
         self._first_lists_until: float | None = None
         self.on_change: Callable[[], Awaitable[None]] | None = None
@@ -77,25 +76,31 @@ class Roster:
             yield self
 
     async def keep_indexed(self) -> None:
-        """Load the encoder, then embed what arrives, for as long as this runs. Never raises for a bad encoder."""
+        """Load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong here ends it."""
+        told = ""
         try:
-            try:
-                await to_thread.run_sync(self.warm_up)
-            except EncoderError as error:
-                # Drafts go on by words alone; `roster status` and the log say why.
-                self.encoder_error = str(error)
-                log.warning("%s", error)
-                self._indexed.set()
-                return
-            finally:
-                self._warm.set()
             while True:
                 self._news = anyio.Event()
                 try:
+                    if self.catalogue.encoder is None:
+                        await to_thread.run_sync(self.warm_up)
+                    self._warm.set()
                     await to_thread.run_sync(self._embed)
+                    told = ""
+                except EncoderError as error:
+                    # A person must act. Drafts go on by words alone; the log and `roster status` say why.
+                    log.warning("%s", error)
+                    self._warm.set()
+                    self._indexed.set()
+                    return
                 except (OSError, sqlite3.Error, RosterError) as error:
-                    # A full disk, a locked database: drafts go on with what there is, and this is tried again.
-                    log.warning("the index could not be brought up to date (%s); trying again", type(error).__name__)
+                    # A full disk, a locked database: drafts go on with what there is, by words alone if need be, and
+                    # this is tried again. Said once, not at every try.
+                    kind = type(error).__name__
+                    if kind != told:
+                        log.warning("the index could not be brought up to date (%s); trying again", kind)
+                    told = kind
+                self._warm.set()
                 if not self._news.is_set():
                     self._indexed.set()
                     # Cards another process admitted, or has put on file, are news that nobody tells this one.

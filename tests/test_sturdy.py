@@ -887,3 +887,29 @@ def test_a_cut_schema_is_small() -> None:
         many = {f"{name}{n}": {"enum": ["x" * 45] * 12} for n in range(100)}
         shown = trimmed_input({"type": "object", "properties": many, "required": list(many)})
         assert len(json.dumps(shown)) <= BRIEF_LIMIT
+
+
+async def test_a_database_that_is_locked_while_the_encoder_loads_does_not_end_serving(
+    home: Home, calendar: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model is loaded at the next try; the drafts in between are made by words."""
+    tries = []
+    load = Roster.warm_up
+
+    def locked_once(roster: Roster) -> None:
+        tries.append(1)
+        if len(tries) == 1:
+            raise sqlite3.OperationalError("database is locked")
+        load(roster)
+
+    monkeypatch.setattr(Roster, "warm_up", locked_once)
+    monkeypatch.setattr(app, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(app, "open_encoder", lambda *_: WordEncoder())
+    async with drafting(home, calendar) as (roster, client):
+        with anyio.fail_after(SOON_S):
+            shown = (await client.call_tool("draft", {"need": NEED})).structured_content
+            while roster.catalogue.encoder is None:
+                await anyio.sleep(0.01)
+
+    assert shown["starters"]
+    assert len(tries) == 2
