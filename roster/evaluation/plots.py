@@ -37,6 +37,15 @@ def _whisker(place: int, x: tuple[float, float, float], y: float, told: str) -> 
     )
 
 
+def _bands(frame: Frame, names: Sequence[str]) -> tuple[float, list[Element], list[tuple[float, str]]]:
+    """One band a set: its height, the rules between bands, and the label at the middle of each."""
+    band = (frame.height - frame.top - frame.bottom) / len(names)
+    tops = [frame.top + band * row for row in range(len(names))]
+    right = frame.width - frame.right
+    rules = [el("line", x1=frame.left, x2=right, y1=top, y2=top, class_="rule") for top in tops[1:]]
+    return band, rules, [(top + band / 2, _short(name)) for top, name in zip(tops, names, strict=True)]
+
+
 def _rows(figures: Mapping[str, Any], names: Sequence[str]) -> tuple[Frame, Sequence[tuple[str, Any]]]:
     rows = _named(figures)
     top = 30 + legend_height(WIDE, names)
@@ -52,13 +61,9 @@ def by_set(figures: Mapping[str, Any], measure: str) -> Element:
     found = [systems[name]["measures"][measure] for _, systems in rows for name in names]
     low = max(0.0, math.floor(min(each["low"] for each in found) * 10 - 0.2) / 10)
     x = frame.x(low, 1.0)
-    marks, labels = [], []
-    band = (frame.height - frame.top - frame.bottom) / len(rows)
+    band, marks, labels = _bands(frame, [set_name for set_name, _ in rows])
     for row, (set_name, systems) in enumerate(rows):
         top = frame.top + band * row
-        labels.append((top + band / 2, _short(set_name)))
-        if row:
-            marks.append(el("line", x1=frame.left, x2=frame.width - frame.right, y1=top, y2=top, class_="rule"))
         for place, name in enumerate(names):
             cell = systems[name]["measures"][measure]
             told = f"{set_name}, {name}: {cell['mean']:.3f} [{cell['low']:.3f}, {cell['high']:.3f}]"
@@ -88,13 +93,9 @@ def differences(figures: Mapping[str, Any], measure: str) -> Element:
     high = max(0.02, *(each["high"] for each in found))
     pad = (high - low) * 0.04
     x = frame.x(low - pad, high + pad)
-    marks, labels = [], []
-    band = (frame.height - frame.top - frame.bottom) / len(rows)
+    band, marks, labels = _bands(frame, [set_name for set_name, _ in rows])
     for row, (set_name, systems) in enumerate(rows):
         top = frame.top + band * row
-        labels.append((top + band / 2, _short(set_name)))
-        if row:
-            marks.append(el("line", x1=frame.left, x2=frame.width - frame.right, y1=top, y2=top, class_="rule"))
         for place, name in enumerate(others, 1):
             cell = systems[name]["measures"][measure]["difference"]
             told = f"{set_name}, {name}: {cell['mean']:+.3f} [{cell['low']:+.3f}, {cell['high']:+.3f}]"
