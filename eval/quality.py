@@ -23,7 +23,7 @@ from rich.progress import track
 
 from roster.app import Roster, open_roster
 from roster.config import Home, read_config
-from roster.ranking import Scored
+from roster.ranking import Match, Scored
 from roster.reindex import embed_missing
 
 SYSTEMS = {
@@ -102,13 +102,14 @@ def evaluate(folder: Path, split: str, limit: int, model: str | None, k: int, qu
             shown = track(needs, folder.name, console=Console(stderr=True), disable=quiet)
             for need, grades in shown:
                 begun = time.perf_counter()
-                running = roster.draft_now(need, k).running
+                made = roster.draft_now(need, k)
                 milliseconds.append((time.perf_counter() - begun) * 1000)
                 for name, key in SYSTEMS.items():
 
                     def order(pair: tuple[Any, Scored], key: Any = key) -> tuple[float, int]:
                         return (-key(pair[1]), pair[1].number)
 
+                    running = () if name == "hybrid" and made.match is Match.NONE else made.running
                     ranked = [ids[(card.server, card.name)] for card, _ in sorted(running, key=order)[:k]]
                     scores[name].append(ndcg(ranked, grades, k))
                     first[name].append(float(bool(ranked) and ranked[0] in grades))

@@ -21,7 +21,7 @@ from roster.history import History, Tally
 from roster.lexical import lexical_hits
 from roster.registry import Entry, Registry, ServerNote
 from roster.vectors import Vectors
-from roster.words import fold
+from roster.words import fold, squashed
 
 __all__ = ["Catalogue"]
 
@@ -79,8 +79,10 @@ class Catalogue:
             }
             named: dict[str, set[int]] = {}
             for number, entry in self._draftable.items():
-                named.setdefault(fold(entry.card.name), set()).add(number)
-                named.setdefault(fold(entry.card.id), set()).add(number)
+                card = entry.card
+                written = (fold(card.name), fold(card.id))
+                for name in {*written, squashed(card.name), squashed(f"{card.server} {card.name}")}:
+                    named.setdefault(name, set()).add(number)
             self._named = named
             self._take_stored([entry.number for entry in changed])
             return True
@@ -99,8 +101,13 @@ class Catalogue:
         """How many draftable cards have no vector in the dense index yet; 0 without an encoder."""
         return max(0, len(self._draftable) - len(self.dense)) if self.dense is not None else 0
 
+    @property
+    def match_floor(self) -> float | None:
+        """The encoder's: below this strength a match is none. None: it has no such floor, or there is no encoder."""
+        return self.encoder.match_floor if self.encoder is not None else None
+
     def named(self, words: Collection[str]) -> set[int]:
-        """Draftable cards whose whole name or id, folded, is one of `words`."""
+        """Draftable cards whose whole name or id, folded or squashed, is one of `words`."""
         named = self._named
         return set().union(*(named[word] for word in words if word in named))
 

@@ -22,9 +22,10 @@ from roster.draft import Draft, checked_k, checked_need
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, RosterError
 from roster.history import History
-from roster.ranking import DENSE_WEIGHT
+from roster.ranking import Match, dense_weight, steps_share
 from roster.registry import ServerNote
 from roster.reindex import embed_missing
+from roster.words import steps_of, tokens_of_need
 
 __all__ = ["draft", "reindex", "status", "unquarantine"]
 
@@ -78,7 +79,7 @@ def draft(need: str, k: int, *, explain: bool, out: Out) -> None:
 def _draft_json(made: Draft, explain: bool) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "need": made.need,
-        "weak": made.weak,
+        "match": made.match.value,
         "starters": [starter.wire() for starter in made.starters],
     }
     if explain:
@@ -90,6 +91,7 @@ def _draft_json(made: Draft, explain: bool) -> dict[str, Any]:
                 "dense": scored.dense,
                 "bm25": scored.bm25,
                 "lexical": scored.lexical,
+                "step": scored.step,
                 "named": scored.named,
             }
             for card, scored in made.running
@@ -101,11 +103,26 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
+def _formula(need: str) -> str:
+    """How the numbers of one need's cards come to their score."""
+    words = len(tokens_of_need(need))
+    weight, share = dense_weight(words), steps_share(words) if steps_of(need) else 0.0
+    meaning = f"({1 - share:.2g} dense + {share:.2g} step)" if share else "dense"
+    return f"score = {weight:.2g} {meaning} + {1 - weight:.2g} lexical, + 1 when named"
+
+
 def _print_draft(made: Draft, explain: bool) -> None:
     console = Console()
     shown = {starter.card.id for starter in made.starters}
-    if made.weak:
-        console.print(Text("A weak match: perhaps nothing on file fits this need.", style="yellow"))
+    match made.match:
+        case Match.NONE:
+            doubt = "Nothing on file fits this need; --explain shows what was in the running."
+        case Match.WEAK:
+            doubt = "A weak match: perhaps nothing on file fits this need."
+        case Match.CLEAR:
+            doubt = ""
+    if doubt:
+        console.print(Text(doubt, style="yellow"))
     if not explain:
         for place, starter in enumerate(made.starters, 1):
             wire = starter.wire()
@@ -119,15 +136,15 @@ def _print_draft(made: Draft, explain: bool) -> None:
     table = Table(
         title=_plain(made.need),
         title_justify="left",
-        caption=f"score = {DENSE_WEIGHT:g} dense + {1 - DENSE_WEIGHT:g} lexical, + 1 when named",
+        caption=_formula(made.need),
     )
-    for heading in ("", "card", "score", "similarity", "dense", "BM25", "lexical", "named"):
+    for heading in ("", "card", "score", "similarity", "dense", "step", "BM25", "lexical", "named"):
         table.add_column(heading, justify="left" if heading in ("card", "named") else "right")
     for place, (card, scored) in enumerate(made.running[: max(15, len(shown))], 1):
         style = "bold" if card.id in shown else "dim"
         cells = [
             str(place), card.id, _number(scored.score), _number(scored.similarity), _number(scored.dense),
-            _number(scored.bm25, 2), _number(scored.lexical), "yes" if scored.named else "",
+            _number(scored.step), _number(scored.bm25, 2), _number(scored.lexical), "yes" if scored.named else "",
         ]  # fmt: skip
         table.add_row(*(_plain(cell) for cell in cells), style=style)
     console.print(table)

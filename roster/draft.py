@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,10 +14,10 @@ from roster.cards import Card
 from roster.catalogue import Catalogue
 from roster.errors import NeedError, json_type
 from roster.history import Tally
-from roster.ranking import Scored, blend, match_strength, rank
+from roster.ranking import Match, Scored, blend, dense_weight, match_of, match_strength, rank, scaled, steps_share
 from roster.ratings import wilson_lower
 from roster.registry import Entry
-from roster.words import fold
+from roster.words import fold, squashed, steps_of, tokens_of_need
 
 __all__ = ["DEFAULT_K", "MAX_K", "Draft", "DraftMemory", "Starter", "checked_k", "checked_need", "draft"]
 
@@ -27,6 +27,8 @@ MAX_NEED_CHARACTERS = 20_000
 CANDIDATES = 200
 """How many cards each stage puts in the running: far more than k, so that the blend and not a stage decides."""
 
+_LONGEST_NAME = 8
+"""Words of a need that may be nothing but a name."""
 _HUMP = re.compile(r"[a-z][A-Z]")
 _TYPED = re.compile(r"[^\s,;:!?()\[\]{}\"'`<>]+")
 
@@ -49,15 +51,15 @@ class Starter:
 class Draft:
     """The answer to one need.
 
-    ranking: card ids, best first, beyond the k shown. running: each with its numbers. weak: none of them
-    clearly fits the need.
+    running: the cards in the running, best first, beyond the k shown, each with its numbers. match: how well the best
+    of them fits; when none does, the starters are rated ones or none. ranking: ids of what may stand in for a starter.
     """
 
     need: str
     starters: tuple[Starter, ...]
     ranking: tuple[str, ...]
     running: tuple[tuple[Card, Scored], ...] = field(default=(), repr=False)
-    weak: bool = False
+    match: Match = Match.CLEAR
 
 
 def checked_need(need: Any) -> str:
@@ -91,11 +93,16 @@ def names_in(need: str) -> set[str]:
     """The words of a need that may be a card's whole name, folded: `create_issue`, `githubSearch`, `notes-2`.
 
     A plain word is not taken for a name unless it is all there is: "search" alone names the tool `search`, "search
-    the web" names nothing.
+    the web" names nothing. Nearly exact counts too: another way of joining a name's words (`listIssues`), and a need
+    that is nothing but such words ("list the issues"), with or without the server's.
     """
     written = [word for typed in _TYPED.findall(need) if (word := typed.rstrip("."))]
     alone = len(written) == 1
-    return {fold(word) for word in written if alone or not word.isalpha() or _HUMP.search(word)}
+    names = {fold(word) for word in written if alone or not word.isalpha() or _HUMP.search(word)}
+    names |= {squashed(word) for word in written if "_" in word or _HUMP.search(word)}
+    if len(written) <= _LONGEST_NAME:
+        names |= {squashed(need), "".join(tokens_of_need(need))}
+    return names - {""}
 
 
 def rated_first(entries: Mapping[int, Entry], tallies: Mapping[str, Tally]) -> list[int]:
@@ -109,15 +116,6 @@ def rated_first(entries: Mapping[int, Entry], tallies: Mapping[str, Tally]) -> l
     return [number for number, _ in sorted(worked, key=order)]
 
 
-def fits_nothing(need: str, floor: float | None, similarity: float, bm25: float) -> bool:
-    """Whether the best match of a need is too weak to be shown.
-
-    floor: the encoder's own. A need with letters beyond ASCII is never judged: the embedded model reads English, so
-    that its cosines are low there says nothing about the cards.
-    """
-    return floor is not None and need.isascii() and match_strength(similarity, bm25) < floor
-
-
 def draft(
     catalogue: Catalogue, need: str, k: int = DEFAULT_K, tallies: Callable[[], Mapping[str, Tally]] = dict
 ) -> Draft:
@@ -127,27 +125,63 @@ def draft(
     """
     catalogue.refresh()
     entries = catalogue.draftable()
+    words = len(tokens_of_need(need))
     bm25 = {number: score for number, score in catalogue.words(need, CANDIDATES) if number in entries}
     named = catalogue.named(names_in(need)) & entries.keys()
-    similarities: dict[int, float] = {}
-    floor = 0.0
-    encoder, dense = catalogue.encoder, catalogue.dense
-    if encoder is not None and dense is not None and len(dense):
-        vector = encoder.encode_needs([need])
-        similarities = {n: s for n, s in dense.search(vector, CANDIDATES) if n in entries}
-        others = [number for number in {*bm25, *named} if number not in similarities]
-        similarities |= dense.similarities(vector, others)
-        floor = dense.floor(vector)
-    order = rank(blend(similarities, floor, bm25, named=named), CANDIDATES)
-    running = tuple((entries[scored.number].card, scored) for scored in order)
-    best, words = max(similarities.values(), default=1.0), max(bm25.values(), default=0.0)
-    weak = not named and fits_nothing(need, encoder.match_floor if encoder else None, best, words)
-    starters = [Starter(card, scored) for card, scored in running[:k]]
+    meant = _meaning(catalogue, need, words, entries.keys(), {*bm25, *named})
+    blended = blend(
+        meant.similarities,
+        meant.floor,
+        bm25,
+        named=named,
+        weight=dense_weight(words),
+        steps=meant.steps,
+        share=steps_share(words),
+    )
+    running = tuple((entries[scored.number].card, scored) for scored in rank(blended, CANDIDATES))
+    best, shared = max(meant.similarities.values(), default=1.0), max(bm25.values(), default=0.0)
+    # A named card fits, and a need beyond ASCII is never judged: the embedded model reads English, so that its cosines
+    # are low there says nothing about the cards.
+    judged = not named and need.isascii()
+    match = match_of(match_strength(best, shared), catalogue.match_floor if judged else None)
+    starters = [] if match is Match.NONE else [Starter(card, scored) for card, scored in running[:k]]
     if len(starters) < k:
         shown = {starter.scored.number for starter in starters}
         rated = [number for number in rated_first(entries, tallies()) if number not in shown]
         starters += [Starter(entries[n].card, Scored(n, 0.0), rated=True) for n in rated[: k - len(starters)]]
-    return Draft(need, tuple(starters), tuple(card.id for card, _ in running), running, weak)
+    ranking = () if match is Match.NONE else tuple(card.id for card, _ in running)
+    return Draft(need, tuple(starters), ranking, running, match)
+
+
+@dataclass(frozen=True, slots=True)
+class _Meaning:
+    """What the encoder says of a need: cosines by card, the lowest of all, and nearness to the nearest single step."""
+
+    similarities: Mapping[int, float] = field(default_factory=dict)
+    floor: float = 0.0
+    steps: Mapping[int, float] = field(default_factory=dict)
+
+
+def _meaning(
+    catalogue: Catalogue, need: str, words: int, allowed: Collection[int], others: Collection[int]
+) -> _Meaning:
+    """The nearest cards to a need and, for one of several steps, to each of its steps; and what it says of `others`."""
+    encoder, dense = catalogue.encoder, catalogue.dense
+    if encoder is None or dense is None or not len(dense):
+        return _Meaning()
+    parts = steps_of(need) if steps_share(words) else []
+    vectors = encoder.encode_needs([need, *parts])
+    whole, *each = [vectors[row : row + 1] for row in range(len(vectors))]
+    similarities = {number: score for number, score in dense.search(whole, CANDIDATES) if number in allowed}
+    found = {number for vector in each for number, _ in dense.search(vector, MAX_K) if number in allowed}
+    missing = [number for number in {*others, *found} if number not in similarities]
+    similarities |= dense.similarities(whole, missing)
+    nearest: dict[int, float] = {}
+    for vector in each:
+        top, low = max((score for _, score in dense.search(vector, 1)), default=0.0), dense.floor(vector)
+        for number, score in dense.similarities(vector, similarities).items():
+            nearest[number] = max(nearest.get(number, 0.0), min(1.0, scaled(score, low, top)))
+    return _Meaning(similarities, dense.floor(whole), nearest)
 
 
 class DraftMemory:

@@ -36,6 +36,7 @@ from roster.draft import DEFAULT_K, MAX_K, Draft, DraftMemory, checked_k, checke
 from roster.errors import CallError, RosterError
 from roster.failures import PLATFORM, Failure, FailureKind
 from roster.outcomes import Cause, Outcome
+from roster.ranking import Match
 from roster.registry import Entry
 
 __all__ = ["RosterServer"]
@@ -44,7 +45,8 @@ log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
 NOTIFY_LIMIT_S = 2.0
-WEAK = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
+NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
+WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
 _SERVERS_NAMED = 24
 # Keys of `_meta` that belong to one connection and must not be sent on over another.
 _OWN_META = ("progressToken", "progress_token")
@@ -301,8 +303,16 @@ class RosterServer:
         starting = self.roster.awaited()
         waiting = f" Still starting: {', '.join(starting)}." if starting else ""
         if not made.starters:
-            return f"No tool is known yet; draft again in a moment.{waiting}"
-        doubt = f"{WEAK} " if made.weak else ""
+            return (
+                f"{NO_MATCH if made.match is Match.NONE else 'No tool is known yet; draft again in a moment.'}{waiting}"
+            )
+        match made.match:
+            case Match.NONE:
+                doubt = f"{NO_MATCH} These have worked here before: "
+            case Match.WEAK:
+                doubt = f"{WEAK_MATCH} "
+            case Match.CLEAR:
+                doubt = ""
         return f"{doubt}call(tool=<id>, args=<per input>, draft_id).{waiting}"
 
     async def _call_card(self, ctx: Context, arguments: Mapping[str, Any]) -> types.CallToolResult:

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import snowballstemmer
 
-__all__ = ["fold", "split_identifier", "tokens", "tokens_of_need", "with_stems"]
+__all__ = ["fold", "split_identifier", "squashed", "steps_of", "tokens", "tokens_of_need", "with_stems"]
 
 # Where one written word becomes two: fooBar, HTTPServer, v2.
 _BOUNDARY = re.compile(
@@ -28,6 +28,11 @@ _PHRASING = frozenset(
     "the their them then there these this to up us was we what when where which who will with would you your".split()
 )
 
+# Where one step of a need ends and the next begins: sentences, lines, and the words that join two orders in English.
+_STEP = re.compile(r"(?<=[.!?;])\s+|\n+|,?\s+(?:and then|then|after that|also|and)\s+|[。！？；]", re.IGNORECASE)
+_STEP_WORDS = 3
+_MOST_STEPS = 8
+
 
 def fold(text: str) -> str:
     """`text` without case, accents and compatibility forms, so that `Café` and `CAFE` are one word."""
@@ -44,6 +49,17 @@ def _runs(text: str) -> list[str]:
 def split_identifier(name: str) -> list[str]:
     """The words of an identifier, folded: `getHTTPStatus_v2` is get, http, status, v, 2."""
     return [folded for run in _runs(name) for part in _BOUNDARY.split(run) if (folded := fold(part))]
+
+
+def squashed(name: str) -> str:
+    """The letters and digits of a name, folded, in a row: `list_issues`, `listIssues` and `list issues` are one."""
+    return "".join(fold(run) for run in _runs(name))
+
+
+def steps_of(need: str) -> list[str]:
+    """The steps a need is made of, at most eight, each of three words or more; [] when it is a single one."""
+    steps = [step for part in _STEP.split(need) if len((step := (part or "").strip()).split()) >= _STEP_WORDS]
+    return steps[:_MOST_STEPS] if len(steps) > 1 else []
 
 
 def tokens(text: str) -> list[str]:

@@ -26,7 +26,7 @@ from roster.draft import (
 )
 from roster.errors import NeedError
 from roster.history import Tally
-from roster.ranking import DENSE_WEIGHT, LEXICAL_HALF
+from roster.ranking import DENSE_WEIGHT, LEXICAL_HALF, Match
 from roster.reindex import Writer, embed_missing
 
 CALENDAR = [
@@ -194,10 +194,27 @@ def test_cards_that_a_need_names_come_first(filled: Catalogue, need: str, first:
     assert all(starter.scored.score >= 1 for starter in made.starters[: len(first)])
 
 
-@pytest.mark.parametrize("need", ["search the files", "Read my mail", "add event", "list, search and read", ""])
-def test_plain_words_name_nothing(need: str) -> None:
+@pytest.mark.parametrize("need", ["search all files", "Read my mail", "add an event today", "list, search and read"])
+def test_plain_words_name_nothing(filled: Catalogue, need: str) -> None:
     """`search` in a sentence is a verb, not the tool `search`."""
-    assert names_in(need) == set()
+    assert filled.named(names_in(need)) == set()
+
+
+@pytest.mark.parametrize(
+    "need", ["Add an event", "list the events?", "Calendar: list events", "LIST-EVENTS", "addEvent"]
+)
+def test_a_need_that_is_nothing_but_a_name_names_its_card(filled: Catalogue, need: str) -> None:
+    """However it is joined and written, with the server's name or without."""
+    best = draft(filled, need).starters[0]
+    assert best.scored.named
+    assert best.card.name == ("add_event" if "dd" in need.lower() else "list_events")
+
+
+def test_a_name_in_a_sentence_may_be_joined_in_another_way(filled: Catalogue) -> None:
+    """`delete_event` for `deleteEvent` and the other way round; a hyphen is ordinary writing and joins nothing."""
+    assert draft(filled, "please use delete_event for this").starters[0].scored.named
+    assert draft(filled, "call addEvent for tomorrow's talk").starters[0].scored.named
+    assert not draft(filled, "the add-event for tomorrow's talk").starters[0].scored.named
 
 
 @pytest.mark.parametrize(
@@ -205,14 +222,59 @@ def test_plain_words_name_nothing(need: str) -> None:
     [
         ("search", {"search"}),
         ("Search!", {"search"}),
-        ("call create_issue and githubSearch", {"create_issue", "githubsearch"}),
+        ("call create_issue and githubSearch", {"create_issue", "createissue", "githubsearch"}),
         ('run "notes-2".', {"notes-2"}),
         ("v2 of files.read", {"v2", "files.read"}),
+        ("?!", set()),
     ],
 )
 def test_what_looks_like_an_identifier_may_name_a_card(need: str, names: set[str]) -> None:
     """Anything but a plain word, without the punctuation around it; a word alone may be a name too."""
-    assert names_in(need) == names
+    words = "and so on, for as long as it takes"  # longer than any name, so that the need as a whole names nothing
+    assert names_in(f"{need} {words}" if len(need.split()) > 1 else need) >= names
+    if len(need.split()) > 1:
+        assert names_in(f"{need} {words}") == names
+
+
+# ------------------------------------------------------------------------------------ several steps
+
+
+def test_every_step_of_a_long_need_counts(filled: Catalogue) -> None:
+    """A need of several steps drafts a card for each, where one vector of it all would see the longer one only."""
+    long = "Add one event to the calendar: Monday, nine sharp, second floor, bring coffee, tea, cake, plates, forks. "
+    made = draft(filled, f"{long}Then read a file from disk.", 2)
+
+    assert {*ids(made)} == {"calendar__add_event", "files__read_file"}
+    steps = {card.id: scored.step for card, scored in made.running}
+    assert steps["calendar__add_event"] == steps["files__read_file"] == pytest.approx(1.0)
+
+
+def test_a_single_step_is_encoded_once(filled: Catalogue, encoder: WordEncoder) -> None:
+    """Short needs, and long ones that cannot be taken apart, cost one text."""
+    for need in ("Add an event. Then list the events.", "event " * 40):
+        before = len(encoder.needs)
+        made = draft(filled, need)
+        assert len(encoder.needs) == before + 1
+        assert {scored.step for _, scored in made.running} == {None}
+
+
+# ---------------------------------------------------------------------------------------- weak match
+
+
+def test_a_need_that_nothing_fits_gets_rated_cards_or_none(filled: Catalogue, encoder: WordEncoder) -> None:
+    """What was in the running stays visible, and is no alternate either; a named card is never weak."""
+    encoder.match_floor = 0.3
+    none = draft(filled, "zxqv wvut", 5)
+    rated = draft(filled, "zxqv wvut", 5, lambda: {"files__search": Tally(2, 2, 1.0)})
+
+    assert (none.match, none.starters, none.ranking) == (Match.NONE, (), ())
+    assert len(none.running) == 7
+    assert [(s.card.id, s.rated) for s in rated.starters] == [("files__search", True)]
+    assert draft(filled, "add an event to the calendar").match is Match.CLEAR
+    assert draft(filled, "search").match is Match.CLEAR
+    assert draft(filled, "zxqv wvüt").match is Match.CLEAR
+    encoder.match_floor = None
+    assert len(draft(filled, "zxqv wvut", 5).starters) == 5
 
 
 # ------------------------------------------------------------------------------------------ fallback

@@ -38,7 +38,7 @@ from roster.errors import VariableError
 from roster.outcomes import Cause
 from roster.ratings import wilson_lower
 from roster.registry import Registry
-from roster.server import WEAK
+from roster.server import NO_MATCH
 
 pytestmark = pytest.mark.anyio
 
@@ -737,20 +737,24 @@ async def test_a_result_whose_meta_is_no_object_is_handed_on(home: Home, tmp_pat
     assert got["_meta"] == meta
 
 
-async def test_a_weak_match_says_so_and_keeps_its_starters(
-    home: Home, calendar: Scripted, encoder: WordEncoder
-) -> None:
-    """A need that nothing fits gets the nearest cards and a warning; one that is met, or an unmeasured model, none."""
-    usages = []
+async def test_a_need_that_nothing_fits_is_told_so(home: Home, calendar: Scripted, encoder: WordEncoder) -> None:
+    """Rated starters or none, and what to do; a need that is met, or an unmeasured model, gets its starters."""
+    usages, counts = [], []
 
     async with drafting(home, calendar) as (_, client):
         for floor, need in [(0.3, "zxqv wvut"), (0.3, NEED), (None, "zxqv wvut")]:
             encoder.match_floor = floor
             shown = (await client.call_tool("draft", {"need": need})).structured_content
-            assert len(shown["starters"]) == 2
+            counts.append(len(shown["starters"]))
             usages.append(shown["usage"])
-    assert [WEAK in usage for usage in usages] == [True, False, False]
-    assert "call(tool=<id>" in usages[0]
+        await client.call_tool("call", {"tool": shown["starters"][0]["id"], "args": {}})
+        encoder.match_floor = 0.3
+        shown = (await client.call_tool("draft", {"need": "zxqv wvut"})).structured_content
+    assert counts == [0, 2, 2]
+    assert usages[0] == NO_MATCH
+    assert [NO_MATCH in usage for usage in usages] == [True, False, False]
+    assert [starter["basis"] for starter in shown["starters"]] == ["rated"]
+    assert shown["usage"].startswith(f"{NO_MATCH} These have worked here before: call(tool=<id>")
 
 
 # ------------------------------------------------------------------------------------------- config and numbers

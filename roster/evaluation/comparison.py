@@ -246,6 +246,7 @@ def _figures(
                 "mean": round(statistics.fmean(drafted), 3),
                 "fewer_than_k": sum(count < plan.k for count in drafted),
                 "rated": sum(ranking.rated for ranking in made),
+                "unmet": sum(ranking.unmet for ranking in made),
             },
             "tokens": _percentiles(tokens, ("mean", "p50", "p95")),
             "draft_ms": _percentiles(latencies, ("p50", "p95")) if latencies else None,

@@ -16,6 +16,7 @@ from roster.evaluation.homes import Filled, cards_of
 from roster.evaluation.needsets import Need, NeedSet
 from roster.evaluation.systems import Order, System, ordered
 from roster.evaluation.tokens import Tokenizer, draft_json
+from roster.ranking import Match
 
 __all__ = ["RUN_DEPTH", "Ranking", "rank_needs", "ranking_of_run"]
 
@@ -29,7 +30,8 @@ _WARM_UP = "list the files of a folder"
 class Ranking:
     """What a system makes of a need, as corpus ids. draft_ms: of the draft it was read off; None for a run from a file.
 
-    drafted: what it would show: for hybrid the draft's own starters, otherwise the first k.
+    drafted: what it would show: for hybrid the draft's own starters, otherwise the first k. unmet: it would say
+    that nothing fits.
     """
 
     cards: tuple[str, ...]
@@ -38,6 +40,7 @@ class Ranking:
     rated: int
     tokens: int
     draft_ms: float | None
+    unmet: bool = False
 
 
 def rank_needs(
@@ -63,7 +66,10 @@ def rank_needs(
 
 def _ranking(filled: Filled, made: Draft, order: Order, k: int, tokenizer: Tokenizer, draft_ms: float) -> Ranking:
     ranked = ordered(order, made.running)[:RUN_DEPTH]
+    unmet = order is Order.HYBRID and made.match is Match.NONE
     if order is Order.HYBRID:
+        # A need that is told nothing fits gets nothing, also when the right card was in the running.
+        ranked = [] if unmet else ranked
         shown = [starter.card for starter in made.starters]
         wires = [starter.wire() for starter in made.starters]
         rated = sum(starter.rated for starter in made.starters)
@@ -77,6 +83,7 @@ def _ranking(filled: Filled, made: Draft, order: Order, k: int, tokenizer: Token
         rated=rated,
         tokens=tokenizer.count(draft_json(made.need, wires)),
         draft_ms=draft_ms,
+        unmet=unmet,
     )
 
 
