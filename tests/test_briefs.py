@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +13,11 @@ from fakes import tool
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roster.briefs import brief, shorten, trimmed_input
+from roster.briefs import BUDGET_CHARACTERS, brief, shorten, trimmed_input
 from roster.cards import Kind, card_from_tool
+
+NEEDSETS = Path(__file__).parents[1] / "eval" / "needsets"
+NULL = {"type": "null"}
 
 
 @pytest.mark.parametrize(
@@ -101,6 +105,75 @@ def test_a_budget_costs_words_and_never_structure() -> None:
     assert len(json.dumps(shown[1], separators=(",", ":"))) <= 350
 
 
+def _target(ref: str, whole: Any) -> Any:
+    for step in ref.removeprefix("#/").split("/"):
+        whole = whole[step]
+    return whole
+
+
+def _lost(whole: Any, node: Any, shown: Any, at: str = "", inside: frozenset[str] = frozenset()) -> Iterator[str]:
+    """What arguments are made of in `node`, a part of `whole`, and is not in what is `shown` of it.
+
+    Written apart from the code it checks. A reference into itself counts as shown where it was first followed.
+    """
+    while ref := node.get("$ref"):
+        if ref in inside:
+            return
+        inside |= {ref}
+        node = {**_target(ref, whole), **{key: value for key, value in node.items() if key != "$ref"}}
+    if not isinstance(shown, dict):
+        yield f"{at}: gone"
+        return
+    for key in ("anyOf", "oneOf", "allOf"):
+        options = [option for option in node.get(key, ()) if option != NULL]
+        branches = [option for option in shown.get(key, ()) if option != NULL]
+        if len(options) == 1 and not branches:
+            branches = [shown]  # "this or null" is shown as this
+        if len(branches) < len(options):
+            yield f"{at}: {len(options)} of {key}, {len(branches)} shown"
+        for option, branch in zip(options, branches, strict=False):
+            yield from _lost(whole, option, branch, f"{at}/{key}", inside)
+    kind = shown.get("type", "object" if "properties" in shown else None)
+    if "type" in node and node["type"] != kind:
+        yield f"{at}: type {node['type']}, shown {kind}"
+    if "const" in node and node["const"] != shown.get("const"):
+        yield f"{at}: const"
+    if "enum" in node and node["enum"][:12] + ["…"] * (len(node["enum"]) > 12) != shown.get("enum"):
+        yield f"{at}: enum"
+    if missing := set(node.get("required", ())) - set(shown.get("required", ())):
+        yield f"{at}: not said to be required: {missing}"
+    for name, parameter in node.get("properties", {}).items():
+        yield from _lost(whole, parameter, shown.get("properties", {}).get(name), f"{at}/{name}", inside)
+    for key in ("items", "additionalProperties"):
+        if isinstance(node.get(key), dict):
+            yield from _lost(whole, node[key], shown.get(key), f"{at}/{key}", inside)
+
+
+def _tools() -> list[dict[str, Any]]:
+    """Every tool of the need sets that has an input, as its server describes it."""
+    rows = [
+        json.loads(line)
+        for corpus in sorted(NEEDSETS.glob("*/corpus.jsonl"))
+        for line in corpus.read_text("utf-8").split("\n")
+        if line
+    ]
+    return [row for row in rows if row.get("inputSchema")]
+
+
+def test_no_official_tool_loses_structure() -> None:
+    """Names, types, required ones, choices, enums and items of real servers' tools, at every level and any budget."""
+    tools = _tools()
+    lost = [
+        f"{row['_id']}{what}"
+        for row in tools
+        for budget in (BUDGET_CHARACTERS, 0)
+        for what in _lost(row["inputSchema"], row["inputSchema"], trimmed_input(row["inputSchema"], budget))
+    ]
+
+    assert len({row["server"] for row in tools}) >= 9
+    assert lost == []
+
+
 def test_local_references_are_followed() -> None:
     """A `$ref` into the same schema is put in its place, wherever it stands, escapes included."""
     schema = {
@@ -159,13 +232,13 @@ def test_a_schema_that_multiplies_itself_stays_short() -> None:
     ],
 )
 def test_a_deep_schema_is_cut(wrapped: Callable[[Any], dict[str, Any]]) -> None:
-    """Five levels below the top are shown, whichever way they nest."""
+    """Twelve levels below the top are shown, whichever way they nest."""
     deep: dict[str, Any] = {}
-    for level in range(8):
-        deep = {**wrapped(deep), "const": f"level {level}"}
+    for level in range(20):
+        deep = {**wrapped(deep), "const": f"level {level}."}
     shown = json.dumps(trimmed_input(deep))
 
-    assert ("level 2" in shown, "level 1" in shown) == (True, False)
+    assert ("level 7." in shown, "level 6." in shown) == (True, False)
 
 
 def test_a_missing_schema_accepts_an_object() -> None:
