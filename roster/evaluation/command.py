@@ -48,7 +48,7 @@ def eval_command(
     threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Threads of the encoder.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Ranking quality on labelled need sets: nDCG, recall, hit@1, MRR, with intervals, tokens and latency."""
+    """Ranking quality on labelled need sets: nDCG, recall, hits, MRR, with intervals; and what drafts cost."""
     from roster.config import find_home, open_home
     from roster.draft import checked_k
     from roster.evaluation.comparison import Plan, Rankings, evaluate
@@ -149,14 +149,14 @@ def _print_tables(figures: Mapping[str, Any]) -> None:
 
     console = Console()
     if not console.is_terminal:
-        console = Console(width=140)
+        console = Console(width=160)
     sets = figures["sets"]
     table = Table(
         caption=f"second number: difference from {figures['baseline']}, * where its 95 % interval is clear of 0; "
-        f"tokens by {figures['tokenizer']}; ms of a draft, p50 and p95",
+        f"unmet: needs told that nothing fits; tokens of a draft by {figures['tokenizer']}; its ms, p50 and p95",
         caption_justify="left",
     )
-    for heading in ("set", "needs", "system", *figures["measures"], "tokens", "ms"):
+    for heading in ("set", "needs", "system", *figures["measures"], "unmet", "tokens", "ms"):
         table.add_column(heading, justify="left" if heading in ("set", "system") else "right")
     rows = [(name, str(found["needs"]), found["systems"]) for name, found in sets.items()]
     if len(rows) > 1:
@@ -166,10 +166,11 @@ def _print_tables(figures: Mapping[str, Any]) -> None:
         for place, system in enumerate(figures["systems"]):
             found = systems[system]
             cells = [_cell(found["measures"][measure]) for measure in figures["measures"]]
+            unmet = f"{found['drafted']['unmet_share']:.1%}" if "drafted" in found else ""
             tokens = f"{found['tokens']['mean']:,.0f}" if "tokens" in found else ""
             ms = f"{found['draft_ms']['p50']:.0f}, {found['draft_ms']['p95']:.0f}" if found.get("draft_ms") else ""
             first = (name, needs) if not place else ("", "")
-            table.add_row(*(Text(cell) for cell in (*first, system, *cells, tokens, ms)))
+            table.add_row(*(Text(cell) for cell in (*first, system, *cells, unmet, tokens, ms)))
     console.print(table)
 
 

@@ -113,7 +113,6 @@ def evaluate(
         resampled.append(means)
         records[needset.name] = {need.id: _record(need, rankings, scores, plan) for need in needset.needs}
         sets[needset.name] = {
-            "folder": str(needset.folder),
             "digest": needset.digest,
             "cards": len(needset.cards),
             "needs": len(needset.needs),
@@ -247,6 +246,7 @@ def _figures(
                 "fewer_than_k": sum(count < plan.k for count in drafted),
                 "rated": sum(ranking.rated for ranking in made),
                 "unmet": sum(ranking.unmet for ranking in made),
+                "unmet_share": round(statistics.fmean(ranking.unmet for ranking in made), 6),
             },
             "tokens": _percentiles(tokens, ("mean", "p50", "p95")),
             "draft_ms": _percentiles(latencies, ("p50", "p95")) if latencies else None,

@@ -1,9 +1,9 @@
 """What a ranking is worth, need by need. The measures are those of ir-measures, but for the one it does not have.
 
 `ndcg@k` has linear gain, the grade itself (Järvelin & Kekäläinen 2002): that of trec_eval, not 2^grade - 1.
-`recall@k` is the share of a need's cards among the first k; `hit@1` whether the first card is one of them; `mrr` the
-reciprocal rank of the first of them in the whole run; `all@k` whether every one of them is among the first k (of
-more than k, any k).
+`recall@k` is the share of a need's cards among the first k; `hit@k` whether any of them is there, `hit@1` whether the
+first card is one; `mrr` the reciprocal rank of the first of them in the whole run; `all@k` whether every one of them is
+among the first k (of more than k, any k).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _AT_ONCE = 500
 
 def measure_names(k: int) -> list[str]:
     """The measures reported for this k, the main one first."""
-    return [f"ndcg@{k}", f"recall@{k}", "hit@1", "mrr", f"all@{k}"]
+    return list(dict.fromkeys([f"ndcg@{k}", f"recall@{k}", "hit@1", f"hit@{k}", "mrr", f"all@{k}"]))
 
 
 def all_needed(ranked: Sequence[str], grades: Mapping[str, int], k: int) -> float:
@@ -47,6 +47,7 @@ def score_needs(
         ir_measures.nDCG(dcg="log2") @ k: f"ndcg@{k}",
         ir_measures.R @ k: f"recall@{k}",
         ir_measures.Success @ 1: "hit@1",
+        ir_measures.Success @ k: f"hit@{k}",
         ir_measures.RR: "mrr",
     }
     out = {need: dict.fromkeys(measure_names(k), 0.0) for need in qrels}

@@ -13,10 +13,11 @@ import roster.evaluation.comparison as module
 from roster.errors import NeedSetError, RosterError
 from roster.evaluation import Evaluation, NeedSet, Plan, evaluate, parse_system, read_needset
 from roster.evaluation.rankings import Ranking
+from roster.evaluation.report import report_page
 from roster.evaluation.trec import write_run
 from roster.registry import Registry
 
-MEASURES = ["ndcg@3", "recall@3", "hit@1", "mrr", "all@3"]
+MEASURES = ["ndcg@3", "recall@3", "hit@1", "hit@3", "mrr", "all@3"]
 
 
 def run(needsets: list[NeedSet], cache: Path, *systems: str, k: int = 3, **more: Any) -> Evaluation:
@@ -78,6 +79,20 @@ def test_a_draft_has_its_cost(evaluation: Evaluation) -> None:
     assert 100 < found["hybrid"]["tokens"]["mean"] <= found["hybrid"]["tokens"]["p95"] < 400
     assert 0 < found["dense"]["draft_ms"]["p50"] <= found["dense"]["draft_ms"]["p95"]
     assert [len(r["systems"]["dense"]["drafted"]) for r in evaluation.records["small"].values()] == [3, 3, 3, 3]
+
+
+def test_a_need_told_that_nothing_fits_is_counted(tmp_path: Path, write_set: Any) -> None:
+    """As unmet and as a miss of the draft; words and meaning alone always rank something."""
+    needs = [{"_id": "1", "text": "send an e-mail"}, {"_id": "2", "text": "play the tuba"}]
+    folder = write_set(tmp_path / "set", needs=needs, qrels=["1\tmail-1\t1", "2\tpdf\t1"])
+
+    found = run([read_needset(folder)], tmp_path / "cache", "hybrid", "dense", k=6)
+
+    hybrid, dense = found.figures["sets"]["set"]["systems"].values()
+    assert (hybrid["drafted"]["unmet"], hybrid["drafted"]["unmet_share"]) == (1, 0.5)
+    assert (dense["drafted"]["unmet"], dense["drafted"]["unmet_share"]) == (0, 0.0)
+    assert (hybrid["measures"]["hit@6"]["mean"], dense["measures"]["hit@6"]["mean"]) == (0.5, 1.0)
+    assert ">50.0%</td>" in report_page(found)
 
 
 def test_needs_are_also_scored_by_style_and_language(evaluation: Evaluation) -> None:

@@ -61,7 +61,7 @@ def test_the_dense_system_scores_as_sentence_transformers_does(tmp_path: Path, w
         {need.id: set(need.grades) for need in needset.needs},
         ndcg_at_k=[5],
         mrr_at_k=[100],
-        accuracy_at_k=[1],
+        accuracy_at_k=[1, 5],
         precision_recall_at_k=[5],
     )
     theirs = evaluator.compute_all_metrics(Model()) if evaluator.score_functions else _scores(evaluator, Model())
@@ -70,6 +70,7 @@ def test_the_dense_system_scores_as_sentence_transformers_does(tmp_path: Path, w
         "ndcg@5": theirs["ndcg@k"][5],
         "recall@5": theirs["recall@k"][5],
         "hit@1": theirs["accuracy@k"][1],
+        "hit@5": theirs["accuracy@k"][5],
         "mrr": theirs["mrr@k"][100],
     }
 

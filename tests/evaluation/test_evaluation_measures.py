@@ -19,7 +19,8 @@ def test_every_measure_has_the_value_worked_by_hand() -> None:
 
     (found,) = score_needs({"n": ranked}, {"n": {"a": 3, "b": 1}}, 5).values()
 
-    assert found == pytest.approx({"ndcg@5": gained / ideal, "recall@5": 1.0, "hit@1": 0.0, "mrr": 0.5, "all@5": 1.0})
+    expected = {"ndcg@5": gained / ideal, "recall@5": 1.0, "hit@1": 0.0, "hit@5": 1.0, "mrr": 0.5, "all@5": 1.0}
+    assert found == pytest.approx(expected)
     assert list(found) == measure_names(5)
 
 
@@ -27,8 +28,26 @@ def test_only_the_first_k_count_but_for_the_reciprocal_rank() -> None:
     """Wanted cards at places 3 and 4, k of 3."""
     (found,) = score_needs({"n": ["x", "y", "a", "b"]}, {"n": {"a": 1, "b": 1}}, 3).values()
 
-    expected = {"ndcg@3": 0.5 / (1 + 1 / math.log2(3)), "recall@3": 0.5, "hit@1": 0.0, "mrr": 1 / 3, "all@3": 0.0}
+    ndcg = 0.5 / (1 + 1 / math.log2(3))
+    expected = {"ndcg@3": ndcg, "recall@3": 0.5, "hit@1": 0.0, "hit@3": 1.0, "mrr": 1 / 3, "all@3": 0.0}
     assert found == pytest.approx(expected)
+
+
+def test_with_one_card_to_count_there_is_one_hit() -> None:
+    """`hit@1` and `hit@k` are then the same measure, and are named once."""
+    (found,) = score_needs({"n": ["x", "a"]}, {"n": {"a": 1}}, 1).values()
+
+    assert list(found) == measure_names(1) == ["ndcg@1", "recall@1", "hit@1", "mrr", "all@1"]
+    assert (found["hit@1"], found["mrr"]) == (0.0, 0.5)
+
+
+def test_a_hit_is_any_wanted_card_among_the_first_k() -> None:
+    """One of two will do; one place too far down is none."""
+    needs = {"in": {"a": 1, "b": 2}, "out": {"a": 1}}
+
+    found = score_needs({"in": ["x", "y", "a"], "out": ["x", "y", "z", "a"]}, needs, 3)
+
+    assert [scores["hit@3"] for scores in found.values()] == [1.0, 0.0]
 
 
 def test_a_grade_of_zero_is_no_card_at_all() -> None:
