@@ -277,6 +277,7 @@ def open_roster(
     catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
     writer = Writer(writing)
     try:
+        writer.registry.refresh_words()
         yield Roster(config, home, writer, catalogue, environ, clock)
     finally:
         # A thread may still be in the middle of a statement, waiting for another process's lock. Closing the

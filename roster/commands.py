@@ -25,7 +25,7 @@ from roster.history import History
 from roster.ranking import Match, dense_weight, steps_share
 from roster.registry import ServerNote
 from roster.reindex import embed_missing
-from roster.words import steps_of, tokens_of_need
+from roster.words import length_of, steps_of
 
 __all__ = ["draft", "reindex", "status", "unquarantine"]
 
@@ -93,6 +93,7 @@ def _draft_json(made: Draft, explain: bool) -> dict[str, Any]:
                 "lexical": scored.lexical,
                 "step": scored.step,
                 "named": scored.named,
+                "covered": scored.covered,
             }
             for card, scored in made.running
         ]
@@ -103,12 +104,13 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _formula(need: str) -> str:
+def _formula(need: str, unread: float) -> str:
     """How the numbers of one need's cards come to their score."""
-    words = len(tokens_of_need(need))
-    weight, share = dense_weight(words), steps_share(words) if steps_of(need) else 0.0
+    words = length_of(need)
+    weight, share = dense_weight(words, unread), steps_share(words) if steps_of(need) else 0.0
     meaning = f"({1 - share:.2g} dense + {share:.2g} step)" if share else "dense"
-    return f"score = {weight:.2g} {meaning} + {1 - weight:.2g} lexical, + 1 when named"
+    covered = ", less what better cards cover" if share else ""
+    return f"score = {weight:.2g} {meaning} + {1 - weight:.2g} lexical, + 1 when named{covered}"
 
 
 def _print_draft(made: Draft, explain: bool) -> None:
@@ -136,7 +138,7 @@ def _print_draft(made: Draft, explain: bool) -> None:
     table = Table(
         title=_plain(made.need),
         title_justify="left",
-        caption=_formula(made.need),
+        caption=_formula(made.need, made.unread),
     )
     for heading in ("", "card", "score", "similarity", "dense", "step", "BM25", "lexical", "named"):
         table.add_column(heading, justify="left" if heading in ("card", "named") else "right")

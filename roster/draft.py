@@ -14,10 +14,21 @@ from roster.cards import Card
 from roster.catalogue import Catalogue
 from roster.errors import NeedError, json_type
 from roster.history import Tally
-from roster.ranking import Match, Scored, blend, dense_weight, match_of, match_strength, rank, scaled, steps_share
+from roster.ranking import (
+    Match,
+    Scored,
+    blend,
+    dense_weight,
+    match_of,
+    match_strength,
+    rank,
+    scaled,
+    spread,
+    steps_share,
+)
 from roster.ratings import wilson_lower
 from roster.registry import Entry
-from roster.words import fold, squashed, steps_of, tokens_of_need
+from roster.words import fold, length_of, squashed, steps_of, tokens_of_need
 
 __all__ = ["DEFAULT_K", "MAX_K", "Draft", "DraftMemory", "Starter", "checked_k", "checked_need", "draft"]
 
@@ -52,7 +63,8 @@ class Draft:
     """The answer to one need.
 
     running: the cards in the running, best first, beyond the k shown, each with its numbers. match: how well the best
-    of them fits; when none does, the starters are rated ones or none. ranking: ids of what may stand in for a starter.
+    of them fits; when none does, the starters are rated ones or none. unread: the share of the need that the encoder
+    cannot read. ranking: ids of what may stand in for a starter.
     """
 
     need: str
@@ -60,6 +72,7 @@ class Draft:
     ranking: tuple[str, ...]
     running: tuple[tuple[Card, Scored], ...] = field(default=(), repr=False)
     match: Match = Match.CLEAR
+    unread: float = 0.0
 
 
 def checked_need(need: Any) -> str:
@@ -125,7 +138,7 @@ def draft(
     """
     catalogue.refresh()
     entries = catalogue.draftable()
-    words = len(tokens_of_need(need))
+    words = length_of(need)
     bm25 = {number: score for number, score in catalogue.words(need, CANDIDATES) if number in entries}
     named = catalogue.named(names_in(need)) & entries.keys()
     meant = _meaning(catalogue, need, words, entries.keys(), {*bm25, *named})
@@ -134,10 +147,11 @@ def draft(
         meant.floor,
         bm25,
         named=named,
-        weight=dense_weight(words),
+        weight=dense_weight(words, meant.unread),
         steps=meant.steps,
         share=steps_share(words),
     )
+    blended = spread(blended, meant.steps, MAX_K, steps_share(words))
     running = tuple((entries[scored.number].card, scored) for scored in rank(blended, CANDIDATES))
     best, shared = max(meant.similarities.values(), default=1.0), max(bm25.values(), default=0.0)
     # A named card fits, and a need beyond ASCII is never judged: the embedded model reads English, so that its cosines
@@ -150,16 +164,20 @@ def draft(
         rated = [number for number in rated_first(entries, tallies()) if number not in shown]
         starters += [Starter(entries[n].card, Scored(n, 0.0), rated=True) for n in rated[: k - len(starters)]]
     ranking = () if match is Match.NONE else tuple(card.id for card, _ in running)
-    return Draft(need, tuple(starters), ranking, running, match)
+    return Draft(need, tuple(starters), ranking, running, match, meant.unread)
 
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """What the encoder says of a need: cosines by card, the lowest of all, and nearness to the nearest single step."""
+    """What the encoder says of a need: cosines by card, the lowest of all, and nearness to each single step.
+
+    unread: how much of the need it cannot read.
+    """
 
     similarities: Mapping[int, float] = field(default_factory=dict)
     floor: float = 0.0
-    steps: Mapping[int, float] = field(default_factory=dict)
+    steps: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    unread: float = 0.0
 
 
 def _meaning(
@@ -176,12 +194,12 @@ def _meaning(
     found = {number for vector in each for number, _ in dense.search(vector, MAX_K) if number in allowed}
     missing = [number for number in {*others, *found} if number not in similarities]
     similarities |= dense.similarities(whole, missing)
-    nearest: dict[int, float] = {}
+    near: dict[int, list[float]] = {}
     for vector in each:
         top, low = max((score for _, score in dense.search(vector, 1)), default=0.0), dense.floor(vector)
         for number, score in dense.similarities(vector, similarities).items():
-            nearest[number] = max(nearest.get(number, 0.0), min(1.0, scaled(score, low, top)))
-    return _Meaning(similarities, dense.floor(whole), nearest)
+            near.setdefault(number, []).append(min(1.0, scaled(score, low, top)))
+    return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need))
 
 
 class DraftMemory:

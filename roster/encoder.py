@@ -67,6 +67,10 @@ class Encoder(Protocol):
         """(n, dim) float32 unit rows, in the order of `texts`; no texts give (0, dim)."""
         ...
 
+    def unread(self, text: str) -> float:
+        """The share of a text's tokens, 0 to 1, that stand for "not in the vocabulary"."""
+        ...
+
 
 # --- Opening ----------------------------------------------------------------------------------------------------------
 
@@ -122,6 +126,7 @@ class OnnxEncoder:
         need_prompt: str = "",
         card_prompt: str = "",
         match_floor: float | None = None,
+        unknown_token: str | None = None,
     ) -> None:
         self.name = name
         self.match_floor = match_floor
@@ -132,6 +137,7 @@ class OnnxEncoder:
         self._max_characters = max_length * CHARACTERS_PER_TOKEN
         self._need_prompt = need_prompt
         self._card_prompt = card_prompt
+        self._unknown = tokenizer.token_to_id(unknown_token) if unknown_token else None
         self._inputs = {each.name for each in session.get_inputs()}
 
     def encode_needs(self, texts: Sequence[str]) -> Vectors:
@@ -141,6 +147,11 @@ class OnnxEncoder:
     def encode_cards(self, texts: Sequence[str]) -> Vectors:
         """(n, dim) float32 unit rows; a text is cut at the model's length, any string is accepted."""
         return self._encode(texts, self._card_prompt)
+
+    def unread(self, text: str) -> float:
+        """The share of a text's tokens, 0 to 1, that stand for "not in the vocabulary"."""
+        encoding = self._tokenizer.encode(sanitised(text[: self._max_characters]), add_special_tokens=False)
+        return share_of(encoding.ids, self._unknown)
 
     def _encode(self, texts: Sequence[str], prompt: str) -> Vectors:
         # One by one: `encode_batch` would start a pool of threads, and tokenising is a hundredth of the work.
@@ -226,6 +237,7 @@ def open_onnx_encoder(folder: Path, threads: int = 1) -> OnnxEncoder:
         need_prompt=need_prompt,
         card_prompt=card_prompt,
         match_floor=read_match_floor(folder),
+        unknown_token=getattr(tokenizer.model, "unk_token", None),
     )
 
 
@@ -289,6 +301,13 @@ class SentenceTransformerEncoder:
         # Named, since an empty "document" prompt that sentence-transformers adds itself would hide a model's "passage".
         name = card_prompt_name(self._model.prompts)
         return self._encode(self._model.encode_document, texts, **({"prompt_name": name} if name else {}))
+
+    def unread(self, text: str) -> float:
+        """The share of a text's tokens, 0 to 1, that stand for "not in the vocabulary"."""
+        tokenizer = self._model.tokenizer
+        with self._turn:
+            ids = tokenizer(sanitised(text), add_special_tokens=False, truncation=True)["input_ids"]
+        return share_of(ids, getattr(tokenizer, "unk_token_id", None))
 
     def _encode(self, encode: Any, texts: Sequence[str], **prompt: str) -> Vectors:
         if not texts:
@@ -418,6 +437,11 @@ def fingerprint_of(*parts: str, files: Sequence[Path] = (), root: Path | None = 
 def card_prompt_name(prompts: Mapping[str, str]) -> str:
     """Which of a model's prompts goes before a card; "" when it has none."""
     return next((key for key in ("document", "passage", "corpus") if prompts.get(key)), "")
+
+
+def share_of(ids: Sequence[int], unknown: int | None) -> float:
+    """The share of `ids` that are `unknown`; 0 for no ids, or a vocabulary without an unknown."""
+    return sum(id_ == unknown for id_ in ids) / len(ids) if ids and unknown is not None else 0.0
 
 
 def sanitised(text: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+import numpy as np
 
 __all__ = [
     "DENSE_WEIGHT",
@@ -18,6 +20,7 @@ __all__ = [
     "match_strength",
     "rank",
     "scaled",
+    "spread",
     "steps_share",
 ]
 
@@ -35,11 +38,16 @@ STEPS_SHARE = 0.6
 of two to four steps (mean nDCG@5 .586 without, .652 with), at no loss for train needs as they are (.732, .738)."""
 STEPS_FROM = (12, 24)
 """Words of a need between which its steps gain that share: a short need is one step, however it is punctuated."""
+COVERED = 0.2
+"""What a card loses at most for steps that better cards of the draft are for: two-step needs want a card for each (join
+needs as above: .652 without, .677 with; single needs the same)."""
+STEP_SHARPNESS = 10.0
+"""Inverse temperature of which step a card is for."""
 MATCH_WORDS = 0.15
 """What sharing words adds to a match's strength, at most; chosen with the embedded model's floor on train needs."""
 MATCH_DOUBT = 0.1
-"""How far above its floor a match is still in doubt. The floor cuts no right train need (0 of 924); up to here, one in 230
-is told to doubt, as are nine of ten nonsense ones."""
+"""How far above its floor a match is still in doubt. The floor cuts no right train need (0 of 924); up to here, one in
+230 is told to doubt, as are nine of ten nonsense ones."""
 
 
 class Match(StrEnum):
@@ -62,6 +70,7 @@ class Scored:
     lexical: float | None = None
     step: float | None = None
     named: bool = False
+    covered: float = 0.0
 
 
 def scaled(value: float, low: float, high: float) -> float:
@@ -69,9 +78,13 @@ def scaled(value: float, low: float, high: float) -> float:
     return (value - low) / (high - low) if high > low else 0.0
 
 
-def dense_weight(words: int) -> float:
-    """The share of meaning in the blend, for a need of so many words worth looking up."""
-    return DENSE_WEIGHT - LONG_GAIN * min(1.0, max(0.0, scaled(words, *LONG_NEED)))
+def dense_weight(words: int, unread: float = 0.0) -> float:
+    """The share of meaning in the blend, for a need of so many words worth looking up.
+
+    unread: the share of the need, 0 to 1, that the encoder has no token for. From half of it on words decide alone.
+    """
+    weight = DENSE_WEIGHT - LONG_GAIN * min(1.0, max(0.0, scaled(words, *LONG_NEED)))
+    return weight * (1 - min(1.0, 2 * unread))
 
 
 def steps_share(words: int) -> float:
@@ -86,7 +99,7 @@ def blend(
     *,
     named: Collection[int] = (),
     weight: float = DENSE_WEIGHT,
-    steps: Mapping[int, float] | None = None,
+    steps: Mapping[int, Sequence[float]] | None = None,
     share: float = 0.0,
 ) -> list[Scored]:
     """Every card that any stage found, with its blended score in [0, 1], plus 1 for a card the need names.
@@ -94,8 +107,8 @@ def blend(
     similarities: cosine by card number; floor: the lowest similarity in the whole corpus for this need.
     scores: BM25 by card number; a card that is not in it shares no word with the need and has 0.
     A card without a vector yet is judged by its words alone, against the best of them.
-    weight: the share of meaning. steps: by card number, how near the card is to the nearest single step of the need, in
-    [0, 1]; `share` of what meaning says comes from there.
+    weight: the share of meaning. steps: by card number, how near the card is to each single step, in [0, 1];
+    `share` of what meaning says comes from the nearest one.
     """
     top = max(similarities.values(), default=0.0)
     best = max(scores.values(), default=0.0)
@@ -108,7 +121,7 @@ def blend(
             score = lexical
         else:
             dense, lexical = scaled(similarity, floor, top), found / (best + LEXICAL_HALF)
-            step = steps.get(number) if steps else None
+            step = max(steps[number]) if steps and number in steps else None
             meaning = dense if step is None else (1 - share) * dense + share * step
             score = weight * meaning + (1 - weight) * lexical
         is_named = number in named
@@ -122,6 +135,42 @@ def match_strength(similarity: float, bm25: float) -> float:
     Unlike a score this is absolute: every need has a card with score 1, also one that nothing serves.
     """
     return similarity + MATCH_WORDS * bm25 / (bm25 + LEXICAL_HALF)
+
+
+def spread(
+    candidates: Sequence[Scored], steps: Mapping[int, Sequence[float]], first: int, share: float
+) -> list[Scored]:
+    """The candidates of a need of several steps, those lowered whose step is taken; `first` places are dealt that way.
+
+    Greedy, best first: each card taken covers, in part, the steps it is for, and a card for a covered step loses up to
+    `COVERED` · share / `STEPS_SHARE` of its score. The scores stay in the order the cards were taken in.
+    """
+    if not steps or share <= 0:
+        return list(candidates)
+    width = len(next(iter(steps.values())))
+    near = np.array([steps.get(scored.number, (0.0,) * width) for scored in candidates])
+    sharp = np.exp(STEP_SHARPNESS * near)
+    owned = sharp / sharp.sum(axis=1, keepdims=True)
+    # A card that is near no step, or that the need names, takes none and loses nothing.
+    apart = [scored.named or scored.number not in steps for scored in candidates]
+    owned[apart] = 0.0
+    strength = COVERED * share / STEPS_SHARE
+    scores = np.array([scored.score for scored in candidates])
+    numbers = np.array([scored.number for scored in candidates])
+    taken = np.zeros(width)
+    fixed: dict[int, float] = {}
+    for _ in range(min(first, len(candidates))):
+        lost = strength * owned @ np.minimum(taken, 1.0)
+        value = scores - lost
+        value[list(fixed)] = -np.inf
+        best = int(np.lexsort((numbers, -value))[0])
+        fixed[best] = float(lost[best])
+        taken += owned[best]
+    lost = strength * owned @ np.minimum(taken, 1.0)
+    return [
+        replace(scored, score=scored.score - fixed.get(at, float(lost[at])), covered=fixed.get(at, float(lost[at])))
+        for at, scored in enumerate(candidates)
+    ]
 
 
 def match_of(strength: float, floor: float | None) -> Match:

@@ -15,6 +15,7 @@ from roster.cards import FORMULA, Card, Kind, card_from_tool, dense_text, lexica
 from roster.database import atomic, next_generation
 from roster.errors import UnknownCardError
 from roster.vectors import Vectors
+from roster.words import TOKENS_VERSION
 
 __all__ = ["DWELL_S", "Entry", "Registry", "ServerNote", "Sighting"]
 
@@ -244,6 +245,27 @@ class Registry:
         self._db.execute("DELETE FROM words WHERE rowid = ?", (number,))
         self._index_words(number, card)
         self._contract(card, raw, now)
+
+    def refresh_words(self) -> int:
+        """Index every card's words anew if they were split in another way than now; how many cards that took."""
+        wanted = TOKENS_VERSION
+        if self._tokens_version() == wanted:
+            return 0
+        with atomic(self._db) as db:
+            if self._tokens_version() == wanted:
+                return 0  # another process was faster
+            rows = db.execute(f"SELECT {_COLUMNS} FROM cards WHERE removed_at IS NULL").fetchall()
+            db.execute("DELETE FROM words")
+            for entry in map(_entry, rows):
+                self._index_words(entry.number, entry.card)
+            db.execute(
+                "INSERT INTO meta VALUES ('tokens', ?) ON CONFLICT DO UPDATE SET value = excluded.value", (wanted,)
+            )
+        return len(rows)
+
+    def _tokens_version(self) -> int | None:
+        row = self._db.execute("SELECT value FROM meta WHERE key = 'tokens'").fetchone()
+        return int(row[0]) if row else None
 
     def _index_words(self, number: int, card: Card) -> None:
         text = lexical_text(card)

@@ -9,7 +9,20 @@ from functools import lru_cache
 
 import snowballstemmer
 
-__all__ = ["fold", "split_identifier", "squashed", "steps_of", "tokens", "tokens_of_need", "with_stems"]
+TOKENS_VERSION = 2
+"""Version of `tokens` and `with_stems`; cards on file with another one are indexed anew."""
+
+__all__ = [
+    "TOKENS_VERSION",
+    "fold",
+    "length_of",
+    "split_identifier",
+    "squashed",
+    "steps_of",
+    "tokens",
+    "tokens_of_need",
+    "with_stems",
+]
 
 # Where one written word becomes two: fooBar, HTTPServer, v2.
 _BOUNDARY = re.compile(
@@ -63,7 +76,7 @@ def steps_of(need: str) -> list[str]:
 
 
 def tokens(text: str) -> list[str]:
-    """What the full-text index stores: folded words, and pairs of characters for scripts without spaces."""
+    """What the full-text index stores: folded words; for scripts without spaces, pairs of characters and each one."""
     out: list[str] = []
     for run in _runs(text):
         if run.isascii():
@@ -73,7 +86,10 @@ def tokens(text: str) -> list[str]:
         for match in _UNSPACED.finditer(run):
             out += split_identifier(run[at : match.start()])
             script = fold(match.group())
-            out += [script[i : i + 2] for i in range(len(script) - 1)] or ([script] if script else [])
+            # Pairs are exact, single characters forgiving: on Chinese train needs both together found 69 % of the
+            # right cards in the first five, pairs alone 61 %.
+            out += [script[i : i + 2] for i in range(len(script) - 1)]
+            out += script
             at = match.end()
         out += split_identifier(run[at:])
     return out
@@ -91,6 +107,11 @@ def with_stems(words: Iterable[str]) -> list[str]:
     without costing any set more than 0.005 nDCG@5; stems alone cost sets with near-equal names.
     """
     return [form for word in words for form in (word, _STEM_MARK + _stem(word))]
+
+
+def length_of(need: str) -> int:
+    """How many words worth looking up a need has; where words are not spaced, pairs of characters count."""
+    return sum(len(token) > 1 or token.isascii() for token in tokens_of_need(need))
 
 
 def tokens_of_need(need: str) -> list[str]:

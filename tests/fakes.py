@@ -28,6 +28,7 @@ class WordEncoder:
 
     name = "words"
     match_floor: float | None = None
+    unknown = 0.0
 
     def __init__(
         self, dim: int = 256, fingerprint: str = "words", before: Callable[[Sequence[str]], object] | None = None
@@ -47,6 +48,9 @@ class WordEncoder:
             self._before(texts)
         self.embedded += texts
         return self._encode(texts)
+
+    def unread(self, text: str) -> float:
+        return self.unknown
 
     def _encode(self, texts: Sequence[str]) -> Vectors:
         rows = np.zeros((len(texts), self.dim), np.float32)

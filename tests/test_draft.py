@@ -236,6 +236,17 @@ def test_what_looks_like_an_identifier_may_name_a_card(need: str, names: set[str
         assert names_in(f"{need} {words}") == names
 
 
+def test_a_need_the_encoder_cannot_read_is_drafted_by_words(filled: Catalogue, encoder: WordEncoder) -> None:
+    """Its vector says nothing then, so the card that shares characters wins over the nearest one."""
+    encoder.unknown = 0.5
+    made = draft(filled, "calendar 訳す 日本語")
+
+    assert made.unread == 0.5
+    assert made.starters[0].card.name == "翻訳"
+    encoder.unknown = 0.0
+    assert draft(filled, "calendar 訳す 日本語").starters[0].card.name != "翻訳"
+
+
 # ------------------------------------------------------------------------------------ several steps
 
 

@@ -235,6 +235,16 @@ def build_script() -> ModuleType:
     return module
 
 
+UNREAD = {"list the files": 0.0, "": 0.0, "北京到上海 train": 1 / 6, "餐厅预订": 1.0}
+"""Text to the share of its tokens that the embedded model's vocabulary lacks."""
+
+
+def test_what_the_model_cannot_read_is_known(encoder: OnnxEncoder) -> None:
+    """English all of it, Chinese little: most characters are not in the vocabulary."""
+    assert {text: encoder.unread(text) for text in UNREAD} == UNREAD
+    assert encoder.unread("餐" * 3_000_000) == 1.0
+
+
 @pytest.fixture(scope="module")
 def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The embedded folder with a model.safetensors of the graph's own 8-bit weights, widened.
@@ -277,6 +287,14 @@ def test_both_encoders_agree_on_the_folder_as_it_is(encoder: OnnxEncoder) -> Non
     general = open_encoder(f"st:{default_model_folder()}")
 
     assert cosines(general.encode_cards(TEXTS), encoder.encode_cards(TEXTS)).min() >= 0.999
+
+
+def test_both_encoders_say_what_they_cannot_read(twin: Path) -> None:
+    """Token by token the same, so that the blend is."""
+    graph, general = open_onnx_encoder(twin), open_sentence_transformer(str(twin))
+
+    for text in UNREAD:
+        assert general.unread(text) == pytest.approx(graph.unread(text))
 
 
 def test_prompts_are_the_same_in_both_encoders(twin: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from roster.ranking import DENSE_WEIGHT, LEXICAL_HALF, Scored, blend, rank
+from roster.ranking import DENSE_WEIGHT, LEXICAL_HALF, Scored, blend, dense_weight, rank, spread, steps_share
 
 _SCORES = st.dictionaries(st.integers(0, 9), st.floats(0, 50, allow_subnormal=False), max_size=8)
 _SIMILARITIES = st.dictionaries(st.integers(0, 9), st.floats(-1, 1, allow_subnormal=False), max_size=8)
@@ -121,3 +121,44 @@ def test_more_shared_words_never_lower_a_card(
         return [s.number for s in rank(blend(similarities, floor, bm25), 99)].index(number)
 
     assert place({**scores, number: scores.get(number, 0.0) + 1}) <= place({**scores, number: scores.get(number, 0.0)})
+
+
+def test_a_card_for_a_step_that_is_taken_gives_way() -> None:
+    """Two cards for the first step, one for the second: the second step's comes before the first's second best."""
+    steps = {1: (1.0, 0.0), 2: (0.95, 0.0), 3: (0.0, 1.0)}
+    made = blend({1: 0.9, 2: 0.88, 3: 0.8}, 0.0, {}, steps=steps, share=0.6)
+    plain = [scored.number for scored in rank(made, 3)]
+    spreaded = spread(made, steps, 10, 0.6)
+
+    assert plain == [1, 2, 3]
+    assert [scored.number for scored in rank(spreaded, 3)] == [1, 3, 2]
+    assert {s.number: s.covered for s in spreaded} == pytest.approx({1: 0.0, 2: 0.2, 3: 0.0}, abs=1e-3)
+    assert spread(made, {}, 10, 0.6) == made == spread(made, steps, 10, 0.0)
+
+
+@given(_SIMILARITIES, _SCORES, st.data())
+def test_spreading_keeps_the_first_and_every_card(
+    similarities: dict[int, float], scores: dict[int, float], data: st.DataObject
+) -> None:
+    """The best card stays the best, none is lost, none gains; a named one loses nothing."""
+    floor = min(similarities.values(), default=0.0)
+    near = st.tuples(st.floats(0, 1), st.floats(0, 1))
+    steps = {number: data.draw(near) for number in similarities}
+    named = {number for number in similarities if data.draw(st.booleans())}
+    before = blend(similarities, floor, scores, steps=steps, share=0.5, named=named)
+    after = spread(before, steps, 5, 0.5)
+
+    assert [scored.number for scored in after] == [scored.number for scored in before]
+    assert [scored.number for scored in rank(after, 1)] == [scored.number for scored in rank(before, 1)]
+    assert all(new.score <= old.score and (new.score == old.score or not old.named)
+               for new, old in zip(after, before, strict=True))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "unread", "weight", "share"),
+    [(0, 0.0, 0.75, 0.0), (12, 0.0, 0.75, 0.0), (18, 0.0, 0.75, 0.3), (40, 0.0, 0.65, 0.6), (900, 0.0, 0.55, 0.6),
+     (5, 0.25, 0.375, 0.0), (5, 0.5, 0.0, 0.0), (5, 1.0, 0.0, 0.0)],
+)  # fmt: skip
+def test_the_shares_follow_the_need(words: int, unread: float, weight: float, share: float) -> None:
+    """Longer needs lean on words and on their steps, and what cannot be read is left to words."""
+    assert (dense_weight(words, unread), steps_share(words)) == pytest.approx((weight, share))

@@ -380,3 +380,17 @@ def test_a_fingerprint_on_file_is_the_one_that_was_sighted(registry: Registry, c
     assert entry(registry, "cal__add").card.fingerprint == fingerprint(card_from_tool("cal", ADD).kind, ADD)
     registry._db.execute("UPDATE cards SET fingerprint = 'on file'")
     assert entry(registry, "cal__add").card.fingerprint == "on file"
+
+
+def test_words_split_in_another_way_are_indexed_anew(registry: Registry, db: sqlite3.Connection, clock: Clock) -> None:
+    """Once, for the living cards only, whatever an older Roster made of them; nothing else changes."""
+    sight(registry, clock, tool("add"), tool("gone"))
+    sight(registry, clock, tool("add"))
+    db.execute("UPDATE words SET name = 'stale', description = ''")
+    before = db.execute("SELECT * FROM cards").fetchall()
+
+    assert (registry.refresh_words(), registry.refresh_words()) == (1, 0)
+    assert (words(db, "stale"), words(db, "add"), words(db, "gone")) == ([], [1], [])
+    assert db.execute("SELECT * FROM cards").fetchall() == before
+    db.execute("UPDATE meta SET value = 1 WHERE key = 'tokens'")
+    assert registry.refresh_words() == 1

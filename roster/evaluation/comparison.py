@@ -29,7 +29,7 @@ from roster.evaluation.systems import Order, System
 from roster.evaluation.tokens import Tokenizer, open_tokenizer
 from roster.evaluation.trec import read_run
 
-__all__ = ["Evaluation", "Plan", "Progress", "evaluate"]
+__all__ = ["Evaluation", "Plan", "Progress", "checkout_commit", "evaluate"]
 
 FORMAT = 1
 GROUPS = ("style", "lang")
@@ -137,7 +137,7 @@ def evaluate(
         "baseline": plan.names[0],
         "measures": measure_names(plan.k),
         "tokenizer": tokenizer.name,
-        "commit": _commit(),
+        "commit": checkout_commit(),
         "versions": _versions(encoders),
         "mean": {name: {"measures": m} for name, m in _intervals(point, overall, plan).items()},
         "sets": sets,
@@ -318,7 +318,7 @@ def _versions(encoders: Mapping[str | None, Encoder]) -> dict[str, str]:
     return found | {"machine": f"{platform.system()} {platform.machine()}"}
 
 
-def _commit() -> str | None:
+def checkout_commit() -> str | None:
     """The commit of the checkout Roster runs from, with `-dirty` when it was changed since; None outside of one."""
     root = Path(roster.__file__).parents[1]
     git = shutil.which("git")
