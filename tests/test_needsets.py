@@ -16,9 +16,14 @@ import pytest
 from roster.words import tokens, tokens_of_need, with_stems
 
 NEEDSETS = Path(__file__).parents[1] / "eval" / "needsets"
-SETS = ("servers", "skills")
+SETS = ("servers", "skills", "chinese")
 STYLES = {"plain", "terse", "verbose", "typo", "no_shared_word", "misleading", "several", "not_english"}
+CHINESE_STYLES = {"plain", "terse", "verbose", "typo", "no_shared_word"}
 SERVERS = {"everything", "fetch", "filesystem", "git", "github", "memory", "playwright", "sqlite", "time"}
+CHINESE_SERVERS = set(
+    "12306 baidu-map china-festival-mcp china-law cnki kuaidi100 lark-mcp netease-mail nutstore quhua qweather "
+    "xmind".split()
+)
 
 
 def _load_split() -> ModuleType:
@@ -74,6 +79,11 @@ def skills() -> NeedSet:
 
 
 @pytest.fixture(scope="module")
+def chinese() -> NeedSet:
+    return NeedSet("chinese")
+
+
+@pytest.fixture(scope="module")
 def nonsense() -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = split.read_jsonl(NEEDSETS / "nonsense.jsonl")
     return rows
@@ -81,6 +91,10 @@ def nonsense() -> list[dict[str, Any]]:
 
 def _words(text: str) -> set[str]:
     return set(with_stems(tokens(text)))
+
+
+def _is_chinese(text: str) -> bool:
+    return re.search(r"[\u4e00-\u9fff]", text) is not None
 
 
 def test_every_card_has_what_its_kind_needs(needset: NeedSet) -> None:
@@ -152,16 +166,38 @@ def test_there_is_enough_of_everything(servers: NeedSet, skills: NeedSet) -> Non
     assert all(servers.cards[id_] == card for id_, card in distractors.items())
 
 
-def test_only_needs_not_in_english_are_marked_so(needset: NeedSet) -> None:
-    """A need is of style `not_english` exactly if its language is another."""
-    for row in needset.need_rows:
+def test_there_is_enough_of_everything_chinese(chinese: NeedSet) -> None:
+    """The same for the set whose cards are Chinese: every card is, and the needs are Chinese or English."""
+    assert {card["server"] for card in chinese.card_rows} == CHINESE_SERVERS
+    assert all(_is_chinese(card["description"]) for card in chinese.card_rows)
+    assert {chinese.cards[card]["server"] for card in chinese.wanted()} == CHINESE_SERVERS
+    assert len(chinese.wanted()) >= 0.8 * len(chinese.cards)
+
+    for row in chinese.need_rows:
+        assert row["lang"] == ("zh" if _is_chinese(row["text"]) else "en"), row["text"]
+    languages = Counter(row["lang"] for row in chinese.need_rows)
+    assert languages["zh"] >= 60
+    assert languages["en"] >= 15
+    styles = Counter(row["style"] for row in chinese.need_rows if row["lang"] == "zh")
+    assert styles.keys() == CHINESE_STYLES
+    assert min(styles.values()) >= 10
+    assert {row["style"] for row in chinese.need_rows} == CHINESE_STYLES
+
+
+def test_only_needs_in_another_language_than_their_cards_are_marked_so(servers: NeedSet, skills: NeedSet) -> None:
+    """Where the cards are English, a need is of style `not_english` exactly if its language is another."""
+    for row in [*servers.need_rows, *skills.need_rows]:
         assert (row["style"] == "not_english") == (row["lang"] != "en"), row["text"]
 
 
 def test_terse_and_verbose_needs_are_that(needset: NeedSet) -> None:
-    """One to three words; 40 to 80."""
-    assert [row["text"] for row, _ in needset.of_style("terse") if len(row["text"].split()) > 3] == []
-    assert [row["text"] for row, _ in needset.of_style("verbose") if not 40 <= len(row["text"].split()) <= 80] == []
+    """One to three words; 40 to 80. Chinese has no spaces: one to eight characters; 70 to 140."""
+    limits = {"terse": ((1, 3), (1, 8)), "verbose": ((40, 80), (70, 140))}
+    for style, (words, characters) in limits.items():
+        for row, _ in needset.of_style(style):
+            low, high = characters if row["lang"] == "zh" else words
+            length = len(row["text"]) if row["lang"] == "zh" else len(row["text"].split())
+            assert low <= length <= high, row["text"]
 
 
 def test_needs_for_several_cards_want_two_or_three(needset: NeedSet) -> None:
@@ -173,7 +209,9 @@ def test_needs_for_several_cards_want_two_or_three(needset: NeedSet) -> None:
 def test_no_shared_word_means_none(needset: NeedSet) -> None:
     """Phrasing words aside, neither a word nor a stem of the need is in any graded card's name or description."""
     for row, grades in needset.of_style("no_shared_word"):
-        need = set(with_stems(tokens_of_need(row["text"])))
+        # Where words are not spaced, a pair of characters is a word; nearly any two texts share a single one.
+        pairs = [word for word in tokens_of_need(row["text"]) if len(word) > 1 or word.isascii()]
+        need = set(with_stems(pairs))
         for id_ in grades:
             card = needset.cards[id_]
             text = " ".join((card["server"], card["name"], card.get("title", ""), card["description"]))
@@ -232,5 +270,5 @@ def test_the_readme_shows_needs_that_exist_and_names_every_server() -> None:
     for style in STYLES:
         example = shown[style].strip("*").removesuffix("…").rstrip()
         assert any(text.startswith(example) for text in by_style[style]), style
-    for server in SERVERS:
-        assert re.search(rf"^\| `{server}` \| (npm|PyPI) `\S+` \| [\d.]+ \| \S", readme, re.MULTILINE), server
+    for server in SERVERS | CHINESE_SERVERS:
+        assert re.search(rf"^\| `{server}` \| (npm|PyPI) `\S+` \| [\w.]+ \| \S", readme, re.MULTILINE), server

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SETS = ("servers", "skills")
+SETS = ("servers", "skills", "chinese")
+OF_SERVERS = ("servers", "chinese")
 SPLITS = ("train", "test")
 STYLES = ("plain", "terse", "verbose", "typo", "no_shared_word", "misleading", "several", "not_english")
 SEED = "roster-needs-1"
@@ -111,16 +112,17 @@ def counts(here: Path = HERE) -> str:
         [(f"`{lang}`", *(languages[lang, n] for n in SETS), sum(languages[lang, n] for n in SETS)) for lang in order],
     )
 
-    servers = Counter(row["server"] for row in cards["servers"].values())
-    wanted_by = {(cards["servers"][card]["server"], need) for need, card, grade in qrels["servers"] if grade == 2}
-    by_server = Counter(server for server, _ in wanted_by)
-    covered = Counter(
-        cards["servers"][card]["server"] for card in {card for _, card, grade in qrels["servers"] if grade == 2}
-    )
-    head = ("server (set `servers`)", "tools", "tools wanted", "needs that want one")
-    out += _table(
-        head, [(f"`{server}`", servers[server], covered[server], by_server[server]) for server in sorted(servers)]
-    )
+    for name in OF_SERVERS:
+        of = {card: row["server"] for card, row in cards[name].items()}
+        servers = Counter(of.values())
+        wanted_by = Counter(
+            server for server, _ in {(of[card], need) for need, card, grade in qrels[name] if grade == 2}
+        )
+        covered = Counter(of[card] for card in {card for _, card, grade in qrels[name] if grade == 2})
+        head = (f"server (set `{name}`)", "tools", "tools wanted", "needs that want one")
+        out += _table(
+            head, [(f"`{server}`", servers[server], covered[server], wanted_by[server]) for server in sorted(servers)]
+        )
 
     kinds = Counter((row["kind"], row["split"]) for row in nonsense)
     out += _table(
