@@ -21,8 +21,10 @@ from typing import Any
 import bm25s
 import numpy as np
 
-from quality import ndcg, read_needset
-from roster.cards import LexicalText, card_from_tool, lexical_text
+from roster.cards import LexicalText, lexical_text
+from roster.evaluation import read_needset
+from roster.evaluation.homes import cards_of
+from roster.evaluation.measures import score_needs
 from roster.lexical import lexical_hits
 from roster.words import tokens_of_need, with_stems
 
@@ -54,19 +56,22 @@ def library(texts: list[LexicalText]) -> Callable[[str], list[int]]:
 
 def measure(folder: Path, split: str) -> dict[str, Any]:
     """Both indexes on one need set."""
-    cards, needs = read_needset(folder, split)
-    texts = [lexical_text(card_from_tool(row["server"], row)) for row in cards]
-    out: dict[str, Any] = {"cards": len(cards), "needs": len(needs)}
+    needset = read_needset(folder, split)
+    cards = cards_of(needset)
+    ids, texts = list(cards), [lexical_text(card) for card in cards.values()]
+    grades = {need.id: need.grades for need in needset.needs}
+    out: dict[str, Any] = {"cards": len(cards), "needs": len(grades)}
     for name, build in {"fts5": fts5, "bm25s": library}.items():
         begun = time.perf_counter()
         search = build(texts)
         built_ms = (time.perf_counter() - begun) * 1000
-        scores, milliseconds = [], []
-        for need, grades in needs:
+        ranked, milliseconds = {}, []
+        for need in needset.needs:
             begun = time.perf_counter()
-            found = search(need)
+            found = search(need.text)
             milliseconds.append((time.perf_counter() - begun) * 1000)
-            scores.append(ndcg([cards[n]["_id"] for n in found], grades, K))
+            ranked[need.id] = [ids[n] for n in found]
+        scores = [scored["ndcg@5"] for scored in score_needs(ranked, grades, K).values()]
         out[name] = {
             "ndcg@5": round(statistics.fmean(scores), 4),
             "query_ms_p50": round(statistics.median(milliseconds), 3),

@@ -1,11 +1,13 @@
 """What Roster costs: processor time to `initialize` and to the first draft, memory, drafts a second, call overhead.
 
     python eval/speed.py [--needset DIR] [--rounds 5] [--out eval/results/speed.json]
+    python eval/speed.py --in-process DIR... [--out eval/results/speed_in_process.json]
 
 Everything is a ratio or is measured in the same run: `initialize` against importing the MCP SDK alone, with and without
 slow and hung backends; a call through Roster against the same call straight at its backend. Processor seconds are the
 process's own, read when the answer arrives. Without `--needset` it uses the tools of the demo servers and needs of its
-own; with one, its cards and test needs. Reads /proc, so Linux only.
+own; with one, its cards and test needs. With `--in-process` the cards of all the sets named are put into one home, and
+it measures how fast they are indexed and how long a draft takes there, on one thread. Reads /proc, so Linux only.
 """
 
 from __future__ import annotations
@@ -206,6 +208,52 @@ def measure(folder: Path, rows: list[dict[str, Any]], needs: list[str], rounds: 
     }
 
 
+def in_process(folder: Path, sets: list[Path], limit: int = 200) -> dict[str, Any]:
+    """One home with every card of the sets: cards indexed a second, and the time of drafts for test needs of each set.
+
+    A text that two cards share is embedded once, so the speed is per text. At most `limit` needs a set.
+    """
+    from roster.encoder import open_encoder
+    from roster.evaluation import NeedSet, read_needset
+    from roster.evaluation.homes import open_filled
+
+    read = [read_needset(path) for path in sets]
+    cards = tuple({**row, "_id": f"{found.name}/{row['_id']}"} for found in read for row in found.cards)
+    merged = NeedSet("merged", folder, "test", cards, (), 0, "")
+    encoder = open_encoder(None, 1)
+    encoder.encode_needs(["warm up"])
+    begun = time.perf_counter()
+    with open_filled(merged, encoder, folder) as filled:
+        build_s = time.perf_counter() - begun
+        wall: dict[str, list[float]] = {}
+        cpu: list[float] = []
+        filled.roster.draft_now("warm up", 5)
+        for found in read:
+            step = max(1, len(found.needs) // limit)
+            for need in found.needs[::step][:limit]:
+                before, before_cpu = time.perf_counter(), time.process_time()
+                filled.roster.draft_now(need.text, 5)
+                cpu.append((time.process_time() - before_cpu) * 1000)
+                wall.setdefault(found.name, []).append((time.perf_counter() - before) * 1000)
+    every = [ms for values in wall.values() for ms in values]
+    return {
+        "cards": len(cards),
+        "texts_embedded": filled.embedded,
+        "embed_s": round(filled.embed_s, 2),
+        "build_s": round(build_s, 2),
+        "texts_per_s": round(filled.embedded / build_s, 1),
+        "draft_ms": {"needs": len(every), "p50": round(statistics.median(every), 2), "p95": percentile(every, 0.95)},
+        "draft_cpu_ms_p50": round(statistics.median(cpu), 2),
+        "draft_ms_p50_by_set": {name: round(statistics.median(values), 2) for name, values in wall.items()},
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+
+
+def percentile(values: list[float], share: float) -> float:
+    """The value that this share of them does not exceed."""
+    return round(sorted(values)[min(len(values) - 1, int(share * len(values)))], 2)
+
+
 def demo_rows() -> list[dict[str, Any]]:
     """The tools of the demo servers, as they list them."""
     from roster.demo.session import demo_servers
@@ -222,10 +270,27 @@ def demo_rows() -> list[dict[str, Any]]:
     return rows
 
 
+def needset_rows(folder: Path) -> tuple[list[dict[str, Any]], list[str]]:
+    """The cards of a need set as one server would list them, and its test needs."""
+    from roster.evaluation import read_needset
+
+    found = read_needset(folder)
+    rows = [
+        {
+            "name": f"{row['server']}__{row['name']}",
+            "description": row["description"],
+            "inputSchema": row.get("inputSchema") or {"type": "object"},
+        }
+        for row in found.cards
+    ]
+    return rows, [need.text for need in found.needs]
+
+
 def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--needset", type=Path)
+    parser.add_argument("--in-process", type=Path, nargs="+", metavar="DIR")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--as-backend", help=argparse.SUPPRESS)
@@ -235,23 +300,12 @@ def main() -> int:
     if args.as_backend:
         be_backend(args.as_backend, args.slow, args.hang)
         return 0
-    if args.needset:
-        lines = (args.needset / "corpus.jsonl").read_text("utf-8").splitlines()
-        rows = [
-            {
-                "name": f"{row['server']}__{row['name']}",
-                "description": row.get("description") or "",
-                "inputSchema": row.get("inputSchema") or {"type": "object"},
-            }
-            for row in map(json.loads, lines)
-        ]
-        wanted = {line.split("\t")[0] for line in (args.needset / "qrels" / "test.tsv").read_text("utf-8").splitlines()}
-        queries = map(json.loads, (args.needset / "queries.jsonl").read_text("utf-8").splitlines())
-        needs = [row["text"] for row in queries if row["_id"] in wanted]
-    else:
-        rows, needs = demo_rows(), list(NEEDS)
     with tempfile.TemporaryDirectory(prefix="roster-speed-") as scratch:
-        found = measure(Path(scratch), rows, needs, args.rounds)
+        if args.in_process:
+            found = in_process(Path(scratch), args.in_process)
+        else:
+            rows, needs = needset_rows(args.needset) if args.needset else (demo_rows(), list(NEEDS))
+            found = measure(Path(scratch), rows, needs, args.rounds)
     print(json.dumps(found, indent=1))
     if args.out:
         args.out.parent.mkdir(parents=True, exist_ok=True)
