@@ -2,8 +2,9 @@
 
     python eval/steps.py NEEDSET... [--split train] [--joined 300] [--out eval/results/steps.json]
 
-Prints nDCG@5 by number of steps, 1 being the needs as they are. One draft gives every column: the numbers it keeps of
-each card are blended anew, without both rules, with either, and as they are. The joints are among the words that
+Prints nDCG@5 by number of steps, 1 being the needs as they are: without any rule for long needs, with more weight for
+words, with nearness to single steps, with both, and as drafted, where cards for steps that are covered give way. One
+draft gives every column: the numbers it keeps of each card are blended anew. The joints are among the words that
 `steps_of` cuts at, so the gain is an upper bound; `roster eval` on needs that people wrote is the proof.
 """
 
@@ -17,24 +18,25 @@ from pathlib import Path
 from typing import Any
 
 from roster.config import find_home, open_home
+from roster.draft import Draft
 from roster.encoder import Encoder, open_encoder
 from roster.evaluation import NeedSet, read_needset
 from roster.evaluation.comparison import checkout_commit
 from roster.evaluation.homes import open_filled
 from roster.evaluation.measures import score_needs
-from roster.ranking import DENSE_WEIGHT, Scored, dense_weight, steps_share
-from roster.words import tokens_of_need
+from roster.ranking import Scored, dense_weight, steps_share
+from roster.words import length_of
 
 K = 5
 JOINTS = (". ", ", and ", " and then ", ". Then ", ". After that, ", ", then ", ". Also, ", " and ")
 COLUMNS = {"neither": (False, False), "words": (True, False), "steps": (False, True), "both": (True, True)}
 
 
-def blended(scored: Scored, words: int, by_words: bool, by_steps: bool) -> float:
+def blended(scored: Scored, words: int, unread: float, by_words: bool, by_steps: bool) -> float:
     """A card's score from what its draft says of it, with and without the rules for a need of so many words."""
     if scored.dense is None or scored.lexical is None:
-        return scored.score
-    weight = dense_weight(words) if by_words else DENSE_WEIGHT
+        return scored.score + scored.covered
+    weight = dense_weight(words if by_words else 0, unread)
     share = steps_share(words) if by_steps and scored.step is not None else 0.0
     meaning = (1 - share) * scored.dense + share * (scored.step or 0.0)
     return weight * meaning + (1 - weight) * scored.lexical + scored.named
@@ -55,18 +57,24 @@ def joined(needset: NeedSet, wanted: int, rng: random.Random) -> list[tuple[int,
     return out
 
 
+def ranked(made: Draft) -> dict[str, list[int]]:
+    """Column → numbers of the first cards of a draft."""
+    words, running = length_of(made.need), [scored for _, scored in made.running]
+    orders = {c: [(-blended(s, words, made.unread, *rules), s.number) for s in running] for c, rules in COLUMNS.items()}
+    orders["draft"] = [(-s.score, s.number) for s in running]
+    return {column: [number for _, number in sorted(order)[:K]] for column, order in orders.items()}
+
+
 def measure(needset: NeedSet, wanted: int, seed: int, encoder: Encoder, cache: Path) -> dict[str, Any]:
     """Number of steps → how many needs, and every column's mean nDCG@5; "draft" is what is really drafted."""
     needs = joined(needset, wanted, random.Random(f"{seed} {needset.name}"))
     runs: dict[str, dict[str, list[str]]] = {column: {} for column in (*COLUMNS, "draft")}
     with open_filled(needset, encoder, cache) as filled:
         for place, (_, text, _) in enumerate(needs):
-            words, running = len(tokens_of_need(text)), filled.roster.draft_now(text, K).running
-            orders = {c: [(-blended(s, words, *rules), s.number) for _, s in running] for c, rules in COLUMNS.items()}
-            orders["draft"] = [(-s.score, s.number) for _, s in running]
-            ids = {scored.number: filled.corpus_ids[card.server, card.name] for card, scored in running}
-            for column, order in orders.items():
-                runs[column][str(place)] = [ids[number] for _, number in sorted(order)[:K]]
+            made = filled.roster.draft_now(text, K)
+            ids = {scored.number: filled.corpus_ids[card.server, card.name] for card, scored in made.running}
+            for column, numbers in ranked(made).items():
+                runs[column][str(place)] = [ids[number] for number in numbers]
     grades = {str(place): need[2] for place, need in enumerate(needs)}
     scores = {column: score_needs(run, grades, K) for column, run in runs.items()}
     out: dict[str, Any] = {}

@@ -13,7 +13,9 @@ import pytest
 
 from roster.encoder import open_encoder
 from roster.evaluation import NeedSet, read_needset
+from roster.evaluation.homes import open_filled
 from roster.ranking import Match, Scored
+from roster.words import length_of
 
 EVAL = Path(__file__).parents[2] / "eval"
 
@@ -88,10 +90,25 @@ def test_a_card_is_blended_anew_with_and_without_each_rule(steps: ModuleType) ->
     """Worked by hand for a need of forty words: meaning weighs .65 by its words, steps have their share of .6."""
     card = Scored(1, 0.0, similarity=0.5, bm25=3.0, dense=0.5, lexical=0.2, step=1.0)
 
-    found = {name: steps.blended(card, 40, *rules) for name, rules in steps.COLUMNS.items()}
+    found = {name: steps.blended(card, 40, 0.0, *rules) for name, rules in steps.COLUMNS.items()}
 
     assert found == pytest.approx({"neither": 0.425, "words": 0.395, "steps": 0.65, "both": 0.59})
-    assert steps.blended(Scored(1, 0.7, bm25=3.0, lexical=0.7), 40, True, True) == 0.7
+    assert steps.blended(Scored(1, 0.7, bm25=3.0, lexical=0.7), 40, 0.0, True, True) == 0.7
+
+
+def test_what_a_draft_keeps_of_a_card_gives_its_score(steps: ModuleType, needset: NeedSet, tmp_path: Path) -> None:
+    """With both rules on, less what better cards cover, for every card of a need of three steps."""
+    need = (
+        "write a short message to everybody in the team, then make a new folder for the minutes of the meeting and "
+        "tell me whether it will rain in Paris tomorrow or on the day after"
+    )
+    with open_filled(needset, open_encoder(None), tmp_path / "cache") as filled:
+        made = filled.roster.draft_now(need, 5)
+
+    scores = [steps.blended(card, length_of(need), made.unread, True, True) - card.covered for _, card in made.running]
+    assert [card.step is not None for _, card in made.running] == [True] * 6
+    assert scores == pytest.approx([card.score for _, card in made.running])
+    assert steps.ranked(made)["draft"] == [card.number for _, card in made.running[:5]]
 
 
 def test_steps_are_measured_on_a_small_set(steps: ModuleType, needset: NeedSet, tmp_path: Path) -> None:
