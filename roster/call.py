@@ -6,7 +6,7 @@ import difflib
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,9 +15,11 @@ from anyio import to_thread
 
 from roster.backends import Answer, Backend
 from roster.cards import Card
+from roster.database import atomic
+from roster.draft import Drafted
 from roster.errors import CallError, UnknownCardError, json_type
 from roster.failures import Failure, failure_of
-from roster.history import History
+from roster.history import History, OutcomeRow
 from roster.outcomes import CallReport, Outcome, classify
 from roster.reindex import Writer
 
@@ -72,11 +74,11 @@ class Caller:
         card: Card,
         arguments: Mapping[str, Any] | None,
         *,
-        ranking: Sequence[str] | None = None,
+        drafted: Drafted | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: Any = None,
     ) -> Called:
-        """Call one card. ranking: the draft it came from, if known. Raises CallError for a server that is off."""
+        """Call one card. drafted: the draft it came from, if known. Raises CallError for a server that is off."""
         backend = self._backends.get(card.server)
         if backend is None:
             raise CallError(f"the server {card.server!r} is not running here: enable it in roster.json")
@@ -86,9 +88,17 @@ class Caller:
         with anyio.move_on_after(RECORD_WAIT_S):
             # Nearly always a fraction of a millisecond; when another process holds the database, the answer goes first.
             await to_thread.run_sync(
-                self._record, card, outcome, failure, answer.report, ranking, abandon_on_cancel=True
+                self._record, card, outcome, failure, answer.report, drafted, abandon_on_cancel=True
             )
         return Called(card, answer, outcome, failure)
+
+    def _need_of(self, drafted: Drafted | None, now: float) -> int | None:
+        """The number of a draft's need, kept with the first call that the draft led to."""
+        if drafted is None or drafted.need is None:
+            return None
+        if drafted.stored is None:
+            drafted.stored = self._history.keep_need(drafted.need, now)
+        return drafted.stored
 
     def _record(
         self,
@@ -96,13 +106,24 @@ class Caller:
         outcome: Outcome,
         failure: Failure | None,
         report: CallReport,
-        ranking: Sequence[str] | None,
+        drafted: Drafted | None,
     ) -> None:
-        drafted = ranking is not None and card.id in ranking
+        now = self._clock()
+        shown = drafted is not None and card.id in drafted.ids
         try:
-            with self._writer.lock:
+            with self._writer.lock, atomic(self._writer.db):
+                need = self._need_of(drafted, now)
                 self._history.record(
-                    card.id, card.fingerprint, outcome, failure, report.latency_ms, self._clock(), drafted=drafted
+                    OutcomeRow(
+                        card.id,
+                        card.fingerprint,
+                        outcome,
+                        failure,
+                        report.latency_ms,
+                        now,
+                        drafted=shown,
+                        need=need,
+                    )
                 )
         except sqlite3.Error as error:
             # The caller has an answer; a full disk must not take it away.

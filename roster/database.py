@@ -94,6 +94,28 @@ MIGRATIONS = (
     )""",
     "CREATE INDEX outcomes_by_card ON outcomes (card, at)",
     "CREATE VIRTUAL TABLE words USING fts5(name, description, parameters, server, tokenize = 'unicode61')",
+    # Learning keeps the vector of a need that led to a call, and what was in the running for it; never its words.
+    """CREATE TABLE needs (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        encoder TEXT NOT NULL,
+        vector BLOB NOT NULL,               -- float16, little-endian, unit length
+        running BLOB NOT NULL               -- (card number uint32, score float32) pairs, little-endian, best first
+    )""",
+    "ALTER TABLE outcomes ADD COLUMN need INTEGER REFERENCES needs (number) ON DELETE SET NULL",
+    "ALTER TABLE outcomes ADD COLUMN declared INTEGER",
+    "ALTER TABLE outcomes ADD COLUMN rule TEXT",  # what decided the class, by its name
+    "ALTER TABLE outcomes ADD COLUMN fault TEXT",  # caller, tool or backend
+    "ALTER TABLE outcomes ADD COLUMN counted INTEGER NOT NULL DEFAULT 1",  # 0: not held against the tool
+    "CREATE INDEX outcomes_by_need ON outcomes (need)",
+    """CREATE TABLE suggestions (
+        number INTEGER PRIMARY KEY,
+        at REAL NOT NULL,
+        failed TEXT NOT NULL,
+        suggested TEXT NOT NULL,
+        compatible INTEGER,                 -- NULL: its schema cannot be checked
+        taken_at REAL
+    )""",
 )
 
 

@@ -13,7 +13,7 @@ from roster.briefs import brief
 from roster.cards import Card
 from roster.catalogue import Catalogue
 from roster.errors import NeedError, json_type
-from roster.history import Tally
+from roster.history import NeedRow, Tally
 from roster.ranking import (
     Match,
     Scored,
@@ -28,15 +28,18 @@ from roster.ranking import (
 )
 from roster.ratings import wilson_lower
 from roster.registry import Entry
+from roster.vectors import Vectors
 from roster.words import fold, length_of, squashed, steps_of, tokens_of_need
 
-__all__ = ["DEFAULT_K", "MAX_K", "Draft", "DraftMemory", "Starter", "checked_k", "checked_need", "draft"]
+__all__ = ["DEFAULT_K", "MAX_K", "Draft", "DraftMemory", "Drafted", "Starter", "checked_k", "checked_need", "draft"]
 
 DEFAULT_K = 5
 MAX_K = 10
 MAX_NEED_CHARACTERS = 20_000
 CANDIDATES = 200
 """How many cards each stage puts in the running: far more than k, so that the blend and not a stage decides."""
+LEARNED_FROM = 50
+"""How many cards of a need's running are kept with it: what learning weighs its evidence against."""
 
 _LONGEST_NAME = 8
 """Words of a need that may be nothing but a name."""
@@ -73,6 +76,15 @@ class Draft:
     running: tuple[tuple[Card, Scored], ...] = field(default=(), repr=False)
     match: Match = Match.CLEAR
     unread: float = 0.0
+    encoder: str = ""
+    vector: Vectors | None = field(default=None, repr=False, compare=False)
+
+    def lesson(self) -> NeedRow | None:
+        """What learning may keep of this draft: the need's vector and the cards in the running, no words."""
+        if self.vector is None:
+            return None
+        running = [(scored.number, scored.score) for _, scored in self.running[:LEARNED_FROM]]
+        return NeedRow(self.encoder, self.vector, running)
 
 
 def checked_need(need: Any) -> str:
@@ -164,7 +176,8 @@ def draft(
         rated = [number for number in rated_first(entries, tallies()) if number not in shown]
         starters += [Starter(entries[n].card, Scored(n, 0.0), rated=True) for n in rated[: k - len(starters)]]
     ranking = () if match is Match.NONE else tuple(card.id for card, _ in running)
-    return Draft(need, tuple(starters), ranking, running, match, meant.unread)
+    named_by = catalogue.encoder.fingerprint if catalogue.encoder is not None else ""
+    return Draft(need, tuple(starters), ranking, running, match, meant.unread, named_by, meant.vector)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +191,7 @@ class _Meaning:
     floor: float = 0.0
     steps: Mapping[int, Sequence[float]] = field(default_factory=dict)
     unread: float = 0.0
+    vector: Vectors | None = None
 
 
 def _meaning(
@@ -199,7 +213,20 @@ def _meaning(
         top, low = max((score for _, score in dense.search(vector, 1)), default=0.0), dense.floor(vector)
         for number, score in dense.similarities(vector, similarities).items():
             near.setdefault(number, []).append(min(1.0, scaled(score, low, top)))
-    return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need))
+    return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need), vectors[0])
+
+
+@dataclass(slots=True)
+class Drafted:
+    """What is remembered of a draft, never its words. ids: the starters, then what may stand in for them, best first.
+
+    need: what learning may keep of it once it leads to a call; None when nothing was encoded. stored: its number once
+    it was kept, so that several calls of one draft keep it once.
+    """
+
+    ids: tuple[str, ...]
+    need: NeedRow | None = None
+    stored: int | None = None
 
 
 class DraftMemory:
@@ -207,7 +234,7 @@ class DraftMemory:
 
     def __init__(self, limit: int = 256) -> None:
         self._limit = limit
-        self._drafts: OrderedDict[str, Sequence[str]] = OrderedDict()
+        self._drafts: OrderedDict[str, Drafted] = OrderedDict()
 
     def remember(self, made: Draft) -> str:
         """Keep a draft's ranking, never its words; the id it can be named by from now on."""
@@ -215,11 +242,11 @@ class DraftMemory:
         while draft_id in self._drafts:
             draft_id = f"d{secrets.token_hex(4)}"
         shown = [starter.card.id for starter in made.starters]
-        self._drafts[draft_id] = tuple(dict.fromkeys([*shown, *made.ranking]))
+        self._drafts[draft_id] = Drafted(tuple(dict.fromkeys([*shown, *made.ranking])), made.lesson())
         while len(self._drafts) > self._limit:
             self._drafts.popitem(last=False)
         return draft_id
 
-    def ranking(self, draft_id: object) -> Sequence[str] | None:
-        """Card ids of a draft, best first; None for an id that is unknown here or forgotten."""
+    def find(self, draft_id: object) -> Drafted | None:
+        """The draft of this id; None for an id that is unknown here or forgotten."""
         return self._drafts.get(draft_id) if isinstance(draft_id, str) else None

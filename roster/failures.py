@@ -40,6 +40,7 @@ class Failure:
     retryable: bool = False
     partial: bool = False
     person: bool = False
+    declared: bool = False
 
     def wire(self, outcome: Outcome) -> dict[str, Any]:
         """The `failure` object of a `_roster` block."""
@@ -48,7 +49,7 @@ class Failure:
             "retryable": self.retryable,
             "partial": self.partial,
             "person": self.person,
-            "declared": False,
+            "declared": self.declared,
             "class": outcome.value,
         }
 

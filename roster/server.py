@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ from roster.briefs import shorten
 from roster.call import Called, checked_arguments, unknown_card
 from roster.cards import Card
 from roster.config import Config, Mode
-from roster.draft import DEFAULT_K, MAX_K, Draft, DraftMemory, checked_k, checked_need
+from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, RosterError
 from roster.failures import PLATFORM, Failure, FailureKind
 from roster.outcomes import Cause, Outcome
@@ -326,8 +326,8 @@ class RosterServer:
         entry = await self._entry(id_)
         if entry is None:
             raise unknown_card(id_, self.roster.catalogue.ids())
-        ranking = ctx.lifespan_context.drafts.ranking(arguments.get("draft_id"))
-        called = await self._call(ctx, entry.card, args, ranking)
+        drafted = ctx.lifespan_context.drafts.find(arguments.get("draft_id"))
+        called = await self._call(ctx, entry.card, args, drafted)
         answer = called.answer
         if called.failure is None:
             return self._answer(answer.result or {"content": []})
@@ -348,7 +348,7 @@ class RosterServer:
         return found
 
     async def _call(
-        self, ctx: Context, card: Card, arguments: Mapping[str, Any] | None, ranking: Sequence[str] | None = None
+        self, ctx: Context, card: Card, arguments: Mapping[str, Any] | None, drafted: Drafted | None = None
     ) -> Called:
         meta = (ctx.params or {}).get("_meta")
         passed = {
@@ -360,7 +360,7 @@ class RosterServer:
         return await self.roster.caller.call(
             card,
             arguments,
-            ranking=ranking,
+            drafted=drafted,
             meta=passed,
             on_progress=ctx.session.report_progress if wants_progress else None,
         )

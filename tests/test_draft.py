@@ -382,9 +382,9 @@ def test_a_draft_is_remembered_by_its_id(wordy: Catalogue) -> None:
     draft_id = memory.remember(made)
     rated = draft(wordy, "disk", 2, lambda: {"calendar__search": Tally(1, 1, 1.0)})
 
-    assert list(memory.ranking(draft_id) or []) == list(made.ranking)
+    assert list(memory.find(draft_id).ids) == list(made.ranking)
     assert len(made.ranking) > 2
-    assert list(memory.ranking(memory.remember(rated)) or []) == ["files__read_file", "calendar__search"]
+    assert list(memory.find(memory.remember(rated)).ids) == ["files__read_file", "calendar__search"]
     assert "events" not in repr(vars(memory)).replace("list_events", "")
 
 
@@ -394,7 +394,7 @@ def test_an_unknown_draft_id_is_none(unknown: Any) -> None:
     memory = DraftMemory()
     memory.remember(Draft("n", (), ("a",)))
 
-    assert memory.ranking(unknown) is None
+    assert memory.find(unknown) is None
 
 
 def test_the_oldest_drafts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,4 +405,4 @@ def test_the_oldest_drafts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
     made = [memory.remember(Draft("n", (), (name,))) for name in "abc"]
 
     assert len(set(made)) == 3
-    assert [memory.ranking(draft_id) for draft_id in made] == [None, ("b",), ("c",)]
+    assert [found and found.ids for found in map(memory.find, made)] == [None, ("b",), ("c",)]
