@@ -16,7 +16,7 @@ from roster.errors import RosterError
 from roster.evaluation import NeedSet
 from roster.evaluation.homes import open_filled
 from roster.evaluation.tokens import draft_json, open_tokenizer
-from roster.history import OutcomeRow
+from roster.history import History, OutcomeRow
 from roster.outcomes import Outcome
 from roster.ranking import Match
 from roster.server import RosterServer
@@ -45,7 +45,7 @@ async def test_what_is_counted_is_what_five_mode_answers(tmp_path: Path, needset
     for need, (match, starters) in expected.items():
         with open_filled(needset, open_encoder(None), tmp_path / "cache") as filled:
             if match is Match.NONE and starters:
-                filled.roster.writer.history.record(WORKED)
+                History(filled.roster.writer.db).record(WORKED)
             made = filled.roster.draft_now(need, 2)
             assert (made.match, len(made.starters)) == (match, starters)
             counted = draft_json(need, [starter.wire() for starter in made.starters], made.match)
