@@ -22,6 +22,8 @@ from roster.dense import drop_manifest
 from roster.draft import Draft, draft
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, RosterError, StoreError
+from roster.history import History
+from roster.learning import Learner
 from roster.registry import ServerNote, Sighting
 from roster.reindex import Writer, embed_missing
 
@@ -53,6 +55,8 @@ class Roster:
         self.writer = writer
         self.catalogue = catalogue
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
+        learning = config.settings.learning
+        self.learner = Learner(catalogue, needs=learning == "full", clock=clock) if learning != "off" else None
         self.caller = Caller(self.pool, writer, clock)
         self.sightings: dict[str, list[Sighting]] = {}
         self._warned: dict[str, str] = {}
@@ -86,6 +90,7 @@ class Roster:
                         await to_thread.run_sync(self.warm_up)
                     self._warm.set()
                     await to_thread.run_sync(self._embed)
+                    await to_thread.run_sync(self.learn)
                     told = ""
                 except EncoderError as error:
                     # A person must act. Drafts go on by words alone; the log and `roster status` say why.
@@ -120,6 +125,12 @@ class Roster:
         settings = self.config.settings
         encoder = open_encoder(settings.model, settings.threads)
         self.catalogue.attach(encoder, self.home.index)
+
+    def learn(self, *, always: bool = False) -> None:
+        """Choose anew what past outcomes count, if there is enough that is new. Synchronous."""
+        if self.learner is not None and self.learner.settle(always=always):
+            with self.writer.lock:
+                self.learner.keep(History(self.writer.db), self._clock())
 
     def forget_vectors(self) -> None:
         """Drop this encoder's vectors and start the dense index anew. Synchronous."""
@@ -232,7 +243,7 @@ class Roster:
 
     def draft_now(self, need: str, k: int) -> Draft:
         """`draft` as it stands, without waiting for anything. Synchronous."""
-        return draft(self.catalogue, need, k, self.catalogue.tallies)
+        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
 
     async def _something_known(self) -> None:
         """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""

@@ -113,6 +113,7 @@ class Settings(BaseModel):
     model: str | None = Field(default=None, min_length=1)
     threads: int = Field(default=1, ge=1, le=64)
     quarantine: Literal["off", "draft"] = "draft"
+    learning: Literal["off", "ratings", "full"] = "full"
     skills: tuple[str, ...] = ()
 
 

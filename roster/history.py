@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roster.database import atomic
+from roster.evidence import Weights
 from roster.failures import Failure
 from roster.outcomes import Outcome
 from roster.vectors import Vectors
 
-__all__ = ["History", "Lesson", "NeedRow", "OutcomeRow", "Tally"]
+__all__ = ["Event", "History", "NeedRow", "OutcomeRow", "Tally"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +55,15 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """An outcome that learning can use: which card of which contract, how it went, and for what need."""
+class Event:
+    """An outcome that counts: which card of which contract, how it went, when, and for what need, if it is known."""
 
     number: int
     card: str
     fingerprint: str
     success: bool
     at: float
-    need: int
+    need: int | None
 
 
 _PAIR = np.dtype([("number", "<u4"), ("score", "<f4")])
@@ -115,23 +116,33 @@ class History:
         ).fetchone()
         return int(number)
 
-    def lessons(self, encoder: str, after: int = 0) -> list[Lesson]:
-        """Outcomes after number `after` with a need that this encoder embedded, that count, oldest first."""
-        rows = self._db.execute(
-            "SELECT o.number, o.card, o.fingerprint, o.outcome = ?, o.at, o.need FROM outcomes o "
-            "JOIN needs n ON n.number = o.need WHERE o.number > ? AND o.counted AND o.outcome != ? AND n.encoder = ? "
-            "ORDER BY o.number",
-            (Outcome.SUCCESS.value, after, Outcome.SCHEMA.value, encoder),
-        )
-        return [Lesson(number, card, print_, bool(won), at, need) for number, card, print_, won, at, need in rows]
+    def events(self, after: int = 0) -> list[Event]:
+        """Outcomes after number `after`, oldest first. A caller's own mistakes, and what does not count, are left out.
 
-    def vectors_of(self, needs: Sequence[int]) -> Mapping[int, NDArray[np.float32]]:
-        """Need number → (dim,) float32 vector, of those that are still there."""
+        The numbers of those left out are skipped with the rest: go on from `newest`.
+        """
+        rows = self._db.execute(
+            "SELECT number, card, fingerprint, outcome = ?, at, need FROM outcomes "
+            "WHERE number > ? AND counted AND outcome != ? ORDER BY number",
+            (Outcome.SUCCESS.value, after, Outcome.SCHEMA.value),
+        )
+        return [Event(number, card, print_, bool(won), at, need) for number, card, print_, won, at, need in rows]
+
+    def newest(self) -> tuple[int, int]:
+        """The number of the last outcome (0 without any), and how often the history was cleared."""
+        (number,) = self._db.execute("SELECT coalesce(max(number), 0) FROM outcomes").fetchone()
+        cleared = self._db.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
+        return int(number), int(cleared[0]) if cleared else 0
+
+    def vectors_of(self, needs: Sequence[int], encoder: str) -> Mapping[int, NDArray[np.float32]]:
+        """Need number → (dim,) float32 vector, of those that are there and that this encoder embedded."""
         out: dict[int, NDArray[np.float32]] = {}
         for start in range(0, len(needs), 500):
             some = list(needs[start : start + 500])
             marks = ",".join("?" * len(some))
-            for number, blob in self._db.execute(f"SELECT number, vector FROM needs WHERE number IN ({marks})", some):
+            for number, blob in self._db.execute(
+                f"SELECT number, vector FROM needs WHERE number IN ({marks}) AND encoder = ?", [*some, encoder]
+            ):
                 out[number] = np.frombuffer(blob, "<f2").astype(np.float32)
         return out
 
@@ -145,6 +156,22 @@ class History:
                 pairs = np.frombuffer(blob, _PAIR)
                 out[number] = list(zip(pairs["number"].tolist(), pairs["score"].tolist(), strict=True))
         return out
+
+    def keep_weights(self, encoder: str, weights: Weights, gain: float, outcomes: int, at: float) -> None:
+        """Store what evidence counts for needs of this encoder, its gain, and how many outcomes it was chosen by."""
+        self._db.execute(
+            "INSERT INTO learning VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET near = excluded.near, "
+            "share = excluded.share, slow = excluded.slow, gain = excluded.gain, outcomes = excluded.outcomes, "
+            "at = excluded.at",
+            (encoder, weights.near, weights.share, weights.slow, gain, outcomes, at),
+        )
+
+    def weights(self, encoder: str) -> tuple[Weights, float, int] | None:
+        """What was stored by `keep_weights` for this encoder."""
+        row = self._db.execute(
+            "SELECT near, share, slow, gain, outcomes FROM learning WHERE encoder = ?", (encoder,)
+        ).fetchone()
+        return (Weights(row[0], row[1], bool(row[2])), row[3], row[4]) if row else None
 
     # ---------------------------------------------------------------------------------------- suggestions
 
@@ -164,7 +191,7 @@ class History:
         """Forget everything that was recorded; how many rows of each kind there were."""
         counts = {}
         with atomic(self._db) as db:
-            for table in ("outcomes", "needs", "suggestions"):
+            for table in ("outcomes", "needs", "suggestions", "learning"):
                 counts[table] = int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
                 db.execute(f"DELETE FROM {table}")
         return counts

@@ -79,7 +79,7 @@ def test_history_has_no_place_for_words(history: History, db: sqlite3.Connection
 
 
 def test_a_need_is_kept_as_numbers(history: History, clock: Clock) -> None:
-    """Its vector, to half precision, and what was in the running; lessons are the outcomes that tell of it."""
+    """Its vector, to half precision, and what was in the running; events say which outcomes tell of it."""
     vector = unit_rows(np.arange(1, 9, dtype=np.float32)[None])[0]
     need = history.keep_need(NeedRow("e1", vector, [(7, 0.75), (2, 0.5)]), clock.now)
     other = history.keep_need(NeedRow("e2", vector, []), clock.now)
@@ -89,11 +89,18 @@ def test_a_need_is_kept_as_numbers(history: History, clock: Clock) -> None:
     record(history, "c", Outcome.SUCCESS, clock.now, need=other)
     record(history, "d", Outcome.SUCCESS, clock.now)
 
-    assert np.allclose(history.vectors_of([need, 99])[need], vector, atol=1e-3)
+    assert np.allclose(history.vectors_of([need, other, 99], "e1")[need], vector, atol=1e-3)
+    assert history.vectors_of([need, other, 99], "e1").keys() == {need}
     assert history.running_of([need, other]) == {need: [(7, 0.75), (2, 0.5)], other: []}
-    lessons = history.lessons("e1")
-    assert [(each.card, each.success, each.need) for each in lessons] == [("a", True, need), ("b", False, need)]
-    assert history.lessons("e1", after=lessons[0].number) == lessons[1:]
+    events = history.events()
+    assert [(each.card, each.success, each.need) for each in events] == [
+        ("a", True, need),
+        ("b", False, need),
+        ("c", True, other),
+        ("d", True, None),
+    ]
+    assert history.events(after=events[0].number) == events[1:]
+    assert history.newest() == (5, 0)
 
 
 def test_a_softened_failure_no_longer_counts(history: History, clock: Clock) -> None:
@@ -105,7 +112,7 @@ def test_a_softened_failure_no_longer_counts(history: History, clock: Clock) -> 
     history.soften(worked)
 
     assert history.tallies() == {"a": Tally(1, 1, clock.now)}
-    assert [each.success for each in history.lessons("e")] == [True]
+    assert [each.success for each in history.events()] == [True]
 
 
 def test_suggestions_are_kept_with_what_came_of_them(history: History, db: sqlite3.Connection, clock: Clock) -> None:
@@ -127,6 +134,6 @@ def test_clearing_forgets_everything(history: History, clock: Clock) -> None:
     record(history, "a", Outcome.SUCCESS, clock.now, need=need)
     history.suggest("a", "b", None, clock.now)
 
-    assert history.clear() == {"outcomes": 1, "needs": 1, "suggestions": 1}
-    assert (history.tallies(), history.lessons("e")) == ({}, [])
+    assert history.clear() == {"outcomes": 1, "needs": 1, "suggestions": 1, "learning": 0}
+    assert (history.tallies(), history.events()) == ({}, [])
     assert history.keep_need(NeedRow("e", np.ones(2, np.float32), []), clock.now) > need

@@ -21,13 +21,14 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = """
 errors
 words vectors outcomes jsonc
-cards failures config
+cards failures config evidence
 briefs database
 registry history lexical encoder dense ratings
 ranking
 backends
 catalogue
-reindex draft
+reindex learning
+draft
 call
 app
 server
