@@ -40,7 +40,7 @@ MAX_K = 10
 MAX_NEED_CHARACTERS = 20_000
 CANDIDATES = 200
 """How many cards each stage puts in the running: far more than k, so that the blend and not a stage decides."""
-ASKED = 80
+ASKED = 40
 """How many cards of the running past outcomes are asked about: those further down are too far for evidence."""
 LEARNED_FROM = 50
 """How many cards of a need's running are kept with it: what learning weighs its evidence against."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ __all__ = [
     "Weights",
     "boost",
     "earn",
+    "mean_of",
     "rating",
 ]
 
@@ -49,6 +50,8 @@ MANY = 10.0
 MODES = 4
 APART = 0.35
 """Cosine to the nearest mode below which a need begins another one, while there is room."""
+ASKED = 12
+"""Cards whose past needs are compared one by one: those with the nearest modes."""
 ROWS = 64
 """Past needs kept for a card; the newest."""
 MEAN_FROM = 5.0
@@ -59,6 +62,8 @@ PLAUSIBLE = 0.5
 """Evidence counts by the power of the card's own score: what matches nothing is not carried far by four successes."""
 FAILING = 0.3
 """What a card loses where everything like this need failed."""
+LEFT = 1e-3
+"""Weight below which nothing is left of a mode."""
 RATING = 0.3
 """What a card that always failed, whatever the need, loses at most."""
 RATING_START = 0.9
@@ -113,6 +118,13 @@ ENOUGH = 10
 """Past needs from which weights are chosen at all."""
 
 
+def mean_of(needs: Vectors, cards: Floats) -> Floats:
+    """(dim,) what all needs of a home have in common. needs: (n, dim). cards: (dim,) mean of the cards' vectors, which
+    stands in for needs that nobody had yet."""
+    mean: Floats = ((needs.sum(axis=0) + MEAN_FROM * cards) / (len(needs) + MEAN_FROM)).astype(np.float32)
+    return mean
+
+
 def pace(successes: float, slow: bool) -> float:
     """How far evidence of so many successes is believed."""
     return successes**2 / (successes**2 + MANY**2) if slow else 1.0
@@ -135,46 +147,81 @@ def rating(successes: float, calls: float) -> float:
     return RATING * (above if above < 0 else PRAISE * above)
 
 
-@dataclass(slots=True)
 class _Card:
-    """The past needs of one card, centred, and its modes: sums of the rows that made them, with their weights."""
+    """The newest needs of one card, centred, and its modes: sums of the rows that made them, with their weights."""
 
-    rows: list[Floats] = field(default_factory=list)
-    needs: list[int] = field(default_factory=list)
-    weights: list[float] = field(default_factory=list)
-    successes: list[bool] = field(default_factory=list)
-    modes: list[int] = field(default_factory=list)
-    sums: list[Floats] = field(default_factory=list)
-    counts: list[float] = field(default_factory=list)
-    stacked: Floats | None = None
+    __slots__ = ("count", "counts", "modes", "needs", "rows", "sums", "weights", "won")
 
-    def matrix(self) -> Floats:
-        """(n, dim) float32."""
-        stacked = self.stacked
-        if stacked is None or len(stacked) != len(self.rows):
-            self.stacked = stacked = np.stack(self.rows)
-        return stacked
+    def __init__(self, dim: int) -> None:
+        self.count = 0
+        self.rows = np.empty((2, dim), np.float16)  # half precision: a hundred thousand of them stay in memory
+        self.needs = np.empty(2, np.int64)
+        self.weights = np.empty(2, np.float32)
+        self.won = np.empty(2, np.bool_)
+        self.modes = np.empty(2, np.int8)
+        self.sums = np.empty((0, dim), np.float32)
+        self.counts = np.empty(0, np.float32)
+
+    def append(self, need: int, row: Floats, weight: float, won: bool) -> None:
+        mode = self._into_mode(row, weight) if won else -1
+        columns = ("rows", "needs", "weights", "won", "modes")
+        if self.count == ROWS:
+            for name in columns:
+                column = getattr(self, name)
+                column[:-1] = column[1:]
+            self.count -= 1
+        elif self.count == len(self.needs):
+            for name in columns:
+                column = getattr(self, name)
+                setattr(self, name, np.concatenate([column, np.empty_like(column)])[:ROWS])
+        at = self.count
+        self.rows[at], self.needs[at], self.weights[at], self.won[at], self.modes[at] = row, need, weight, won, mode
+        self.count += 1
+
+    def _into_mode(self, row: Floats, weight: float) -> int:
+        """Leader clustering (Hartigan 1975): to the nearest mode, or a new one while it is far and there is room."""
+        if len(self.sums):
+            cosines = self.sums @ row / np.maximum(np.linalg.norm(self.sums, axis=1), 1e-9)
+            best = int(np.argmax(cosines))
+            if cosines[best] >= APART or len(self.sums) >= MODES:
+                self.sums[best] += weight * row
+                self.counts[best] += weight
+                return best
+        self.sums = np.concatenate([self.sums, weight * row[None]])
+        self.counts = np.append(self.counts, np.float32(weight))
+        return len(self.sums) - 1
+
+    def successes(self, without: int | None) -> float:
+        """How many needs it served, decayed; of those that are kept."""
+        won = self.won[: self.count]
+        if without is not None:
+            won = won & (self.needs[: self.count] != without)
+        return float(self.weights[: self.count][won].sum())
+
+    def modes_without(self, need: int | None) -> tuple[Floats, Floats]:
+        """(modes, dim) sums and their weights, as they would be if this need had never been."""
+        gone = np.flatnonzero((self.needs[: self.count] == need) & self.won[: self.count]) if need is not None else ()
+        if not len(gone):
+            return self.sums, self.counts
+        sums, counts = self.sums.copy(), self.counts.copy()
+        for at in gone:
+            sums[self.modes[at]] -= self.weights[at] * self.rows[at].astype(np.float32)
+            counts[self.modes[at]] -= self.weights[at]
+        kept = counts > LEFT
+        return sums[kept], counts[kept]
 
 
 class Lessons:
     """What a home was taught, ready to be asked. Not for two threads at once.
 
-    origin: (dim,) mean of the cards' vectors. now: seconds; outcomes weigh by their age then, and by the order of
-    their ages ever after.
+    mean: (dim,) of the needs, see `mean_of`. now: seconds; outcomes weigh by their age then, and by the order of their
+    ages ever after.
     """
 
-    def __init__(self, origin: Floats, taught: Iterable[Taught] = (), *, now: float = 0.0) -> None:
-        taught = list(taught)
-        vectors = {lesson.need: lesson.vector for lesson in taught}
-        total = np.sum(list(vectors.values()), axis=0) if vectors else np.zeros_like(origin)
-        self.mean: Floats = ((total + MEAN_FROM * origin) / (len(vectors) + MEAN_FROM)).astype(np.float32)
+    def __init__(self, mean: Floats, *, now: float = 0.0) -> None:
+        self.mean: Floats = mean.astype(np.float32)
         self._now = now
         self._cards: dict[int, _Card] = {}
-        for lesson in taught:
-            self.add(lesson)
-
-    def __len__(self) -> int:
-        return sum(len(card.rows) for card in self._cards.values())
 
     @property
     def cards(self) -> frozenset[int]:
@@ -188,34 +235,11 @@ class Lessons:
 
     def add(self, lesson: Taught) -> None:
         """Take in one outcome."""
-        row = self.centred(lesson.vector)
-        card = self._cards.setdefault(lesson.card, _Card())
+        card = self._cards.get(lesson.card)
+        if card is None:
+            card = self._cards[lesson.card] = _Card(len(self.mean))
         weight = 2.0 ** ((lesson.at - self._now) / HALF_LIFE_S)
-        mode = self._into_mode(card, row, weight) if lesson.success else -1
-        card.rows.append(row)
-        card.needs.append(lesson.need)
-        card.weights.append(weight)
-        card.successes.append(lesson.success)
-        card.modes.append(mode)
-        if len(card.rows) > ROWS:
-            for kept in (card.rows, card.needs, card.weights, card.successes, card.modes):
-                del kept[0]
-            card.stacked = None
-
-    @staticmethod
-    def _into_mode(card: _Card, row: Floats, weight: float) -> int:
-        """Leader clustering (Hartigan 1975): to the nearest mode, or a new one while it is far and there is room."""
-        if card.sums:
-            sums = np.stack(card.sums)
-            cosines = sums @ row / np.maximum(np.linalg.norm(sums, axis=1), 1e-9)
-            best = int(np.argmax(cosines))
-            if cosines[best] >= APART or len(card.sums) >= MODES:
-                card.sums[best] = card.sums[best] + weight * row
-                card.counts[best] += weight
-                return best
-        card.sums.append(weight * row)
-        card.counts.append(weight)
-        return len(card.sums) - 1
+        card.append(lesson.need, self.centred(lesson.vector), weight, lesson.success)
 
     def drop(self, card: int) -> None:
         """Forget a card: its definition is another one now."""
@@ -224,68 +248,60 @@ class Lessons:
     def modes(self, card: int) -> Vectors:
         """(modes, dim) float32 unit rows: the card's learned vectors."""
         known = self._cards.get(card)
-        return unit_rows(np.stack(known.sums)) if known is not None and known.sums else self.mean[None][:0]
+        return unit_rows(known.sums) if known is not None else np.empty((0, len(self.mean)), np.float32)
 
     def about(self, need: Vectors, cards: Iterable[int], *, without: int | None = None) -> dict[int, Evidence]:
         """What is known of these cards for a need; a card that nothing is known of is left out.
 
         need: (dim,) unit, as the encoder gave it. without: a past need that is to be forgotten for the moment.
         """
-        known = [(number, card) for number in cards if (card := self._cards.get(number)) is not None]
-        if not known:
+        numbers = [number for number in cards if number in self._cards]
+        if not numbers:
             return {}
+        known = [self._cards[number] for number in numbers]
         asked = self.centred(need)
-        counts = [len(card.rows) for _, card in known]
-        rows = np.concatenate([card.matrix() for _, card in known])
-        owners = np.repeat(np.arange(len(known)), counts)
-        won = np.concatenate([np.array(card.successes) for _, card in known])
-        weights = np.concatenate([np.array(card.weights) for _, card in known])
-        if without is not None:
-            weights[np.concatenate([np.array(card.needs) for _, card in known]) == without] = 0.0
-        kernel = weights * np.exp(SHARPNESS * (rows @ asked - 1.0))
-        good = np.bincount(owners, kernel * won, len(known))
-        bad = np.bincount(owners, kernel * ~won, len(known))
-        successes = np.bincount(owners, weights * won, len(known))
+        cosines, near = self._nearness(known, asked, without)
+        # The kernel is a matter of the nearest needs. Those of a card whose modes are all far away weigh nothing, and
+        # reading them would cost more than everything else; a card that only failed has no mode to tell by.
+        told = [at for at in np.argsort(-cosines, kind="stable")[:ASKED].tolist() if cosines[at] >= APART / 2]
+        told += [at for at, card in enumerate(known) if not len(card.sums)][:ASKED]
+        good, bad = np.zeros(len(known)), np.zeros(len(known))
+        for at in told:
+            card = known[at]
+            rows = card.rows[: card.count].astype(np.float32)
+            kernel = card.weights[: card.count] * np.exp(SHARPNESS * (rows @ asked - 1.0))
+            if without is not None:
+                kernel = kernel * (card.needs[: card.count] != without)
+            won = card.won[: card.count]
+            good[at], bad[at] = kernel[won].sum(), kernel[~won].sum()
         around = float(good.sum()) + NOBODY
-        near = self._nearness(known, asked, without)
-        return {
-            number: Evidence(
-                near=near[at],
-                share=float(good[at]) / around,
-                well=(float(good[at]) + NOBODY) / (float(good[at] + bad[at]) + NOBODY),
-                failing=float(bad[at]) / (float(good[at] + bad[at]) + NOBODY),
-                successes=float(successes[at]),
+        out = {}
+        for at, number in enumerate(numbers):
+            own, lost = float(good[at]), float(bad[at])
+            out[number] = Evidence(
+                near=float(near[at]),
+                share=own / around,
+                well=(own + NOBODY) / (own + lost + NOBODY),
+                failing=lost / (own + lost + NOBODY),
+                successes=known[at].successes(without),
             )
-            for at, (number, _) in enumerate(known)
-        }
+        return out
 
     @staticmethod
-    def _nearness(known: Sequence[tuple[int, _Card]], asked: Floats, without: int | None) -> list[float]:
-        """Cosine to each card's nearest mode, less for a mode of few needs; 0 for one on the other side."""
-        sums: list[Floats] = []
-        counts: list[float] = []
-        owners: list[int] = []
-        for at, (_, card) in enumerate(known):
-            left_out = [
-                (mode, weight * row)
-                for mode, need, weight, row in zip(card.modes, card.needs, card.weights, card.rows, strict=True)
-                if need == without and mode >= 0
-            ] if without is not None else []  # fmt: skip
-            for mode, (total, count) in enumerate(zip(card.sums, card.counts, strict=True)):
-                for gone, row in left_out:
-                    if gone == mode:
-                        total, count = total - row, count - float(np.linalg.norm(row))
-                if count > 1e-6:
-                    sums.append(total)
-                    counts.append(count)
-                    owners.append(at)
-        near = [0.0] * len(known)
-        if sums:
-            stacked = np.stack(sums)
-            cosines = stacked @ asked / np.maximum(np.linalg.norm(stacked, axis=1), 1e-9)
-            for owner, cosine, count in zip(owners, cosines.tolist(), counts, strict=True):
-                near[owner] = max(near[owner], max(0.0, cosine) * count / (count + FEW))
-        return near
+    def _nearness(
+        known: Sequence[_Card], asked: Floats, without: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(cards,) cosine to each card's nearest mode, -1 without one; and the same, less for a mode of few needs and 0
+        for one on the other side."""
+        parts = [card.modes_without(without) for card in known]
+        owners = np.repeat(np.arange(len(known)), [len(counts) for _, counts in parts])
+        sums = np.concatenate([sums for sums, _ in parts])
+        counts = np.concatenate([counts for _, counts in parts])
+        found = sums @ asked / np.maximum(np.linalg.norm(sums, axis=1), 1e-9)
+        cosines, near = np.full(len(known), -1.0), np.zeros(len(known))
+        np.maximum.at(cosines, owners, found)
+        np.maximum.at(near, owners, np.maximum(found, 0.0) * counts / (counts + FEW))
+        return cosines, near
 
 
 # ---------------------------------------------------------------------------------------------- weights

@@ -146,6 +146,14 @@ class History:
                 out[number] = np.frombuffer(blob, "<f2").astype(np.float32)
         return out
 
+    def newest_needs(self, encoder: str, count: int) -> Vectors:
+        """(n, dim) float32: vectors of the last `count` needs that this encoder embedded."""
+        blobs = self._db.execute(
+            "SELECT vector FROM needs WHERE encoder = ? ORDER BY number DESC LIMIT ?", (encoder, count)
+        ).fetchall()
+        rows: Vectors = np.stack([np.frombuffer(blob, "<f2") for (blob,) in blobs]).astype(np.float32)
+        return rows
+
     def running_of(self, needs: Sequence[int]) -> Mapping[int, list[tuple[int, float]]]:
         """Need number → what was in the running for it, as (card number, score), best first."""
         out: dict[int, list[tuple[int, float]]] = {}

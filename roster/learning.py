@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -23,6 +24,7 @@ from roster.evidence import (
     Taught,
     Weights,
     earn,
+    mean_of,
     rating,
 )
 from roster.history import Event, History
@@ -34,10 +36,14 @@ log = logging.getLogger(__name__)
 
 SAMPLES = 300
 """The newest needs that weights are chosen by."""
-FOUND_BY_NEEDS = 30
+FOUND_BY_NEEDS = 15
 """How many learned vectors near a need bring their cards into the running."""
 AT_ONCE = 500
 """New outcomes a draft takes in by itself; more of them wait for the next `settle`."""
+CHUNK = 2_000
+"""Outcomes read in one go."""
+MEAN_OF = 5_000
+"""Needs that the mean is taken over; the newest."""
 GROWTH = 1.25
 NEW = 5
 """Weights are chosen anew, and needs centred anew, when there are so many times the outcomes, and so many more."""
@@ -70,14 +76,18 @@ class _State:
         self.seen = catalogue.reading(lambda db: History(db).newest())
         kept = catalogue.reading(lambda db: History(db).weights(encoder))
         self.weights, self.gain, self.settled = kept or (FIRST_WEIGHTS, 0.0, 0)
-        self.taught: list[Taught] = []
+        self.taught = 0
         self.lessons: Lessons | None = None
+        # Which cards served the newest needs, the newest last: what weights are chosen by.
+        self._served: OrderedDict[int, set[int]] = OrderedDict()
+        self._judged: Mapping[int, object] = {}
         self._needs = needs and bool(encoder)
         self._modes: DenseIndex | None = None
         self._records: dict[str, _Record] = {}
         self._prints: dict[int, str] = {}
-        events = catalogue.reading(lambda db: History(db).events())
-        self._take([event for event in events if event.number <= self.seen[0]])
+        events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
+        for start in range(0, len(events), CHUNK):
+            self._take(events[start : start + CHUNK])
 
     # -------------------------------------------------------------------------------------- taking in
 
@@ -98,16 +108,22 @@ class _State:
         taught = self._lessons_in(events) if self._needs else []
         if not taught:
             return
-        self.taught += taught
         if self.lessons is None:
-            assert self._catalogue.dense is not None
-            self.lessons = Lessons(self._catalogue.dense.mean(), taught, now=self.started)
-            touched = self.lessons.cards
-        else:
-            for lesson in taught:
-                self.lessons.add(lesson)
-            touched = frozenset(lesson.card for lesson in taught)
-        self._index(self.lessons, touched)
+            self.lessons = Lessons(self._mean(), now=self.started)
+        for lesson in taught:
+            self.lessons.add(lesson)
+            if lesson.success:
+                self._served.setdefault(lesson.need, set()).add(lesson.card)
+        while len(self._served) > SAMPLES:
+            self._served.popitem(last=False)
+        self.taught += len(taught)
+        self._index(self.lessons, {lesson.card for lesson in taught})
+
+    def _mean(self) -> Vectors:
+        """What the newest needs have in common."""
+        assert self._catalogue.dense is not None
+        newest = self._catalogue.reading(lambda db: History(db).newest_needs(self.encoder, MEAN_OF))
+        return mean_of(newest, self._catalogue.dense.mean())
 
     def _lessons_in(self, events: Sequence[Event]) -> list[Taught]:
         """The events that teach: their need is known to this encoder, and their card is still what it was."""
@@ -141,6 +157,9 @@ class _State:
         if self.lessons is None:
             return
         entries = self._catalogue.draftable()
+        if entries is self._judged:
+            return
+        self._judged = entries
         gone = {n for n, print_ in self._prints.items() if n not in entries or entries[n].card.fingerprint != print_}
         for number in gone:
             del self._prints[number]
@@ -148,7 +167,8 @@ class _State:
             if self._modes is not None:
                 self._modes.drop([number * MODES + mode for mode in range(MODES)])
         if gone:
-            self.taught = [lesson for lesson in self.taught if lesson.card not in gone]
+            for cards in self._served.values():
+                cards -= gone
 
     # ---------------------------------------------------------------------------------------- weights
 
@@ -156,20 +176,19 @@ class _State:
         """Let the home's own past say how much evidence counts; how many needs that was decided by."""
         samples = self._samples(self.lessons) if self.lessons is not None else []
         self.weights, self.gain = earn(samples)
-        self.settled = len(self.taught)
+        self.settled = self.taught
         return len(samples)
 
     def _samples(self, lessons: Lessons) -> list[Sample]:
         """The newest needs that were served, each with what everything but itself says of the cards in its running."""
-        served: dict[int, set[int]] = {}
-        for lesson in reversed(self.taught):
-            if lesson.success and (lesson.need in served or len(served) < SAMPLES):
-                served.setdefault(lesson.need, set()).add(lesson.card)
-        vectors = {lesson.need: lesson.vector for lesson in self.taught if lesson.need in served}
+        served = {need: cards for need, cards in self._served.items() if cards}
+        vectors = self._catalogue.reading(lambda db: History(db).vectors_of(list(served), self.encoder))
         running = self._catalogue.reading(lambda db: History(db).running_of(list(served)))
         draftable = self._catalogue.draftable()
         samples = []
         for need, cards in served.items():
+            if need not in vectors:
+                continue
             base = {number: score for number, score in running.get(need, []) if number in draftable}
             asked = {*base, *cards, *self.near(vectors[need])}
             samples.append(Sample(base, lessons.about(vectors[need], sorted(asked), without=need), frozenset(cards)))
@@ -234,7 +253,7 @@ class Learner:
         """
         self.refresh()
         with self._lock:
-            taught = len(self._state.taught) if self._state is not None else 0
+            taught = self._state.taught if self._state is not None else 0
             behind = self._state is not None and (
                 self._catalogue.reading(lambda db: History(db).newest()) != self._state.seen
             )
@@ -280,7 +299,7 @@ class Learner:
                 return {"outcomes": 0, "cards": 0, "weights": asdict(FIRST_WEIGHTS), "gain": 0.0}
             cards = len(state.lessons.cards) if state.lessons is not None else 0
             return {
-                "outcomes": len(state.taught),
+                "outcomes": state.taught,
                 "cards": cards,
                 "weights": asdict(state.weights),
                 "gain": round(state.gain, 4),

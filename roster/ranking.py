@@ -154,9 +154,11 @@ def with_learning(
     """The candidates with what past outcomes add: evidence for this need, and the card's record as a whole."""
     out = []
     for scored in candidates:
-        found = learned.get(scored.number)
+        found, record = learned.get(scored.number), ratings.get(scored.number, 0.0)
+        if found is None and not record:
+            out.append(scored)
+            continue
         gain = boost(scored.base, found, weights) if found is not None else 0.0
-        record = ratings.get(scored.number, 0.0)
         out.append(replace(scored, score=scored.base + gain + record, learned=found, boost=gain, rating=record))
     return out
 
