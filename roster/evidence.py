@@ -114,6 +114,8 @@ GRID = tuple(
     for near in (0.0, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0)
     for share in (0.0, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0, 4.0, 8.0)
 )
+ERRORS = 1.25
+"""Standard errors by which a choice has to be better. A single need that it mends is always worth one, so not one."""
 ENOUGH = 10
 """Past needs from which weights are chosen at all."""
 
@@ -319,7 +321,7 @@ class Sample:
 def earn(samples: Sequence[Sample], k: int = 5) -> tuple[Weights, float]:
     """The weights these past needs ask for, and by how much nDCG@k they beat no learning at all.
 
-    The best of a coarse grid, if it beats both none and `FIRST_WEIGHTS` by more than a standard error of the paired
+    The best of a coarse grid, if it beats both none and `FIRST_WEIGHTS` by `ERRORS` standard errors of the paired
     difference; otherwise the latter, unless none beats them likewise. So learning has to show that it helps here.
     """
     if len(samples) < ENOUGH:
@@ -338,7 +340,7 @@ def earn(samples: Sequence[Sample], k: int = 5) -> tuple[Weights, float]:
 
 def _beats(these: NDArray[np.float64], those: NDArray[np.float64]) -> bool:
     apart = these - those
-    return bool(apart.mean() > max(1e-12, apart.std(ddof=1) / math.sqrt(len(apart))))
+    return bool(apart.mean() > max(1e-12, ERRORS * apart.std(ddof=1) / math.sqrt(len(apart))))
 
 
 def _gains(sample: Sample, choices: Sequence[Weights], k: int) -> NDArray[np.float64]:
