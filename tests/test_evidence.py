@@ -114,7 +114,7 @@ def test_what_all_needs_have_in_common_says_nothing() -> None:
     """Boilerplate in front of every need makes all of them alike; without their mean they are not."""
     common = 3 * need(0.0, 0.0, 1.0)
     needs = unit_rows(np.stack([common + need(1.0), common + need(0.0, 1.0), common - need(1.0), common - need(0, 1)]))
-    raw, centred = Lessons(ZERO), Lessons(mean_of(needs, ZERO) * 9 / 4)  # without what stands in for missing needs
+    raw, centred = Lessons(ZERO), Lessons(mean_of(needs, ZERO) * 54 / 4)  # without what stands in for missing needs
     for known in (raw, centred):
         known.add(taught(1, 1, needs[0]))
 
@@ -125,9 +125,9 @@ def test_what_all_needs_have_in_common_says_nothing() -> None:
 
 
 def test_a_few_needs_are_not_their_own_mean() -> None:
-    """The cards' mean stands in for five needs, so that the first one is not centred away."""
+    """The cards' mean stands in for fifty needs, so that the first ones are not centred away."""
     only = need(1.0)
-    assert np.allclose(mean_of(only[None], need(0.0, 1.0)), (only + 5 * need(0.0, 1.0)) / 6)
+    assert np.allclose(mean_of(only[None], need(0.0, 1.0)), (only + 50 * need(0.0, 1.0)) / 51)
 
 
 def test_old_outcomes_count_less() -> None:
@@ -139,6 +139,15 @@ def test_old_outcomes_count_less() -> None:
     assert found.successes == pytest.approx(0.5)
     assert found.near == pytest.approx(0.5 / (0.5 + FEW), abs=1e-3)
     assert found.share == pytest.approx(0.5 / (0.5 + NOBODY), abs=1e-3)
+
+
+def test_failures_near_a_need_count_though_the_card_served_others() -> None:
+    """Its modes are far away then, and its failures are not."""
+    known = lessons(taught(1, 1, need(1.0)), *(taught(1, n, need(0.0, 1.0), success=False) for n in range(2, 9)))
+    found = known.about(need(0.0, 1.0), [1])[1]
+
+    assert found.near == 0
+    assert found.failing == pytest.approx(7 / (7 + NOBODY), abs=1e-3)
 
 
 def test_a_need_can_be_left_out() -> None:
@@ -183,7 +192,8 @@ def test_more_failures_never_raise_a_card(
         known.add(taught(0, 100 + number, row, success=False))
         after = known.about(query, [0, 1, 2])
         assert boost(base, after[0], weights) <= boost(base, before.get(0, Evidence()), weights) + 1e-6
-        assert all(after[card] == before[card] for card in before if card != 0)
+        for card in before.keys() - {0}:
+            assert boost(base, after[card], weights) == pytest.approx(boost(base, before[card], weights), abs=1e-5)
         before = after
 
 
