@@ -271,7 +271,7 @@ class Lessons:
         asked = self.centred(need)
         cosines, near = self._nearness(known, asked, without)
         # The kernel is a matter of the nearest needs. Those of a card whose modes are all far away weigh nothing, and
-        # reading them would cost more than everything else. Modes are made of successes: a card that failed is read too.
+        # reading them would cost more than all else. Modes are made of successes: a card that failed is read too.
         told = {at for at in np.argsort(-cosines, kind="stable")[:ASKED].tolist() if cosines[at] >= APART / 2}
         told.update([at for at, card in enumerate(known) if card.failed][: 2 * ASKED])
         good, bad = np.zeros(len(known)), np.zeros(len(known))
