@@ -24,6 +24,7 @@ from roster.errors import ConfigError, VariableError
 __all__ = [
     "Config",
     "Home",
+    "Learning",
     "Mode",
     "Problem",
     "ServerSpec",
@@ -42,6 +43,14 @@ class Mode(StrEnum):
 
     TRANSPARENT = "transparent"
     FIVE = "five"
+
+
+class Learning(StrEnum):
+    """How much is recorded of calls. A lower level leaves what is there until it is cleared."""
+
+    OFF = "off"  # nothing
+    RATINGS = "ratings"  # how calls ended, by card
+    FULL = "full"  # and the vectors of the needs they served
 
 
 class Transport(StrEnum):
@@ -114,6 +123,10 @@ class Settings(BaseModel):
     threads: int = Field(default=1, ge=1, le=64)
     quarantine: Literal["off", "draft"] = "draft"
     skills: tuple[str, ...] = ()
+    learning: Learning = Learning.FULL
+    history_days: float = Field(default=365, gt=0, le=36_500)
+    history_outcomes: int = Field(default=100_000, ge=1, le=10_000_000)
+    history_needs: int = Field(default=20_000, ge=1, le=1_000_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,20 @@
-"""What most tests need: a home of their own, a database in it, a fake encoder and a fake clock."""
+"""What most tests need: a home of their own, a database in it, a fake encoder and clock, and the command line."""
 
 from __future__ import annotations
 
+import json
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
 from fakes import Clock, WordEncoder
 
+from roster import app, cli, commands
 from roster.catalogue import Catalogue
 from roster.config import Home, open_home
 from roster.database import open_database
@@ -84,3 +89,42 @@ def encoder() -> WordEncoder:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command line came to."""
+
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its one JSON document, and nothing beside it on stdout."""
+        assert self.status == 0, self.err
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process, with an encoder that hashes words."""
+    for module in (app, commands):
+        monkeypatch.setattr(module, "open_encoder", lambda *_: WordEncoder())
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(cli, "_log_to_stderr", lambda verbose: None)
+
+    def ran(*words: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["roster", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
+
+    return ran

@@ -6,17 +6,17 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from fakes import WordEncoder, tool
+from conftest import Ran, Run
+from fakes import tool
 from scripted_backend import Scripted
 
-from roster import app, cli, commands
+from roster import cli
 from roster.config import Home
 from roster.demo.session import STEPS
 from roster.ranking import DENSE_WEIGHT
@@ -24,45 +24,6 @@ from roster.ranking import DENSE_WEIGHT
 REPOSITORY = Path(__file__).parents[1]
 ROWS = [tool("add_event", "Add an event to the calendar"), tool("list_events", "List the events of a day")]
 COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one command line came to."""
-
-    status: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """Its one JSON document, and nothing beside it on stdout."""
-        assert self.status == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line in this process, with an encoder that hashes words."""
-    for module in (app, commands):
-        monkeypatch.setattr(module, "open_encoder", lambda *_: WordEncoder())
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(cli, "_log_to_stderr", lambda verbose: None)
-
-    def ran(*words: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["roster", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
-
-    return ran
 
 
 @pytest.fixture
