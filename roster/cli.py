@@ -52,6 +52,16 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=not _unicode_out(), indent=1))
 
 
+def _ask(question: str) -> None:
+    """Go on only after a yes on a terminal."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("there is nobody to ask: add --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        print("roster: nothing was changed", file=sys.stderr)
+        raise typer.Exit(1)
+
+
 def _unicode_out() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
@@ -181,11 +191,7 @@ def clear_history(
 ) -> None:
     """Forget what is recorded of calls, for good. Cards and their vectors stay."""
     if not yes:
-        if not sys.stdin.isatty():
-            raise typer.BadParameter("there is nobody to ask: add --yes")
-        typer.confirm(
-            f"Forget {'the vectors of all needs' if needs else 'all outcomes and needs'}?", abort=True, err=True
-        )
+        _ask(f"Forget {'the vectors of all needs' if needs else 'all outcomes, needs and suggestions'}?")
     from roster import records
 
     records.clear_history(needs_only=needs, out=_print_json if as_json else None)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import pytest
-from fakes import Clock, WordEncoder
+from fakes import Clock, Ran, Run, WordEncoder
 
 from roster import app, cli, commands
 from roster.catalogue import Catalogue
@@ -89,23 +86,6 @@ def encoder() -> WordEncoder:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one command line came to."""
-
-    status: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """Its one JSON document, and nothing beside it on stdout."""
-        assert self.status == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
 
 
 @pytest.fixture

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 import typer
-from conftest import Ran, Run
-from fakes import tool
+from fakes import Ran, Run, tool
 from scripted_backend import Scripted
 
 from roster import cli
@@ -63,7 +62,8 @@ def test_every_command_explains_itself(run: Run, name: str | None) -> None:
 
 def test_the_documented_commands_are_there() -> None:
     """The names of DESIGN that exist so far; each but `serve` has `--json`."""
-    assert {"serve", "draft", "reindex", "status", "unquarantine", "demo"} <= COMMANDS.keys()
+    names = "serve draft reindex status unquarantine ratings scorecard history eval demo".split()
+    assert set(names) <= COMMANDS.keys()
     for name, command in COMMANDS.items():
         options = {option for one in command.params for option in one.opts}
         assert ("--json" in options) is (name != "serve"), name
@@ -230,6 +230,8 @@ def test_a_name_with_markup_is_shown_as_it_is(run: Run, home: Home, tmp_path: Pa
         (["draft", "x"], 1, "run `roster reindex` first"),
         (["serve", "--five", "--transparent"], 2, "exclude each other"),
         (["unquarantine"], 2, "missing"),
+        (["scorecard"], 2, "missing"),
+        (["history", "nonsense"], 2, "no such command"),
         (["unquarantine", "nobody__knows"], 1, "no card has the id 'nobody__knows'"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,
