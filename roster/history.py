@@ -6,6 +6,8 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,7 @@ from numpy.typing import NDArray
 from roster.database import atomic
 from roster.failures import Failure
 from roster.outcomes import Outcome
-from roster.ratings import Ending
+from roster.ratings import HALF_LIFE_S, Ending, Standing, standing_of
 from roster.vectors import Vectors
 
 __all__ = ["History", "Kept", "Lesson", "Limits", "NeedRow", "Offers", "OutcomeRow", "Tally", "Verdict"]
@@ -154,27 +156,35 @@ class History:
         )
         return [Verdict(number, card, at, bool(won)) for number, card, at, won in rows]
 
+    def standings(self, now: float, half_life_s: float = HALF_LIFE_S) -> tuple[dict[str, Standing], int]:
+        """Every card's standing, and the number of the last outcome that is in it; `verdicts` after it add to them."""
+        last = self._last("outcomes")
+        rows = self._db.execute(
+            f"SELECT card, at, outcome = ? FROM outcomes WHERE number <= ? AND {_COUNTS} ORDER BY card, at",
+            (Outcome.SUCCESS.value, last),
+        )
+        grouped = groupby(rows, key=itemgetter(0))
+        return {card: standing_of(((at, won) for _, at, won in some), now, half_life_s) for card, some in grouped}, last
+
     def endings(self, card: str | None = None) -> dict[str, list[Ending]]:
         """How the calls of every card, or of one, ended, by card id."""
         rows = self._db.execute(
-            f"SELECT card, fingerprint, outcome, failure, {_COUNTS} AS held, count(*), max(at) FROM outcomes "
-            f"WHERE {_of(card)} GROUP BY card, fingerprint, outcome, failure, held",
+            f"SELECT card, fingerprint, outcome, failure, {_COUNTS}, at, latency_ms FROM outcomes "
+            f"WHERE {'TRUE' if card is None else 'card = :card'} ORDER BY number",
             {"card": card},
         )
+        # Counted here: SQLite would sort all rows by five columns first, and latencies are wanted one by one.
+        alike: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
+        for *key, at, latency_ms in rows:
+            times, latencies = alike.setdefault(tuple(key), ([], []))
+            times.append(at)
+            latencies.append(latency_ms)
         out: dict[str, list[Ending]] = {}
-        for id_, print_, outcome, kind, held, calls, at in rows:
-            out.setdefault(id_, []).append(Ending(print_, outcome, kind, bool(held), calls, at))
-        return out
-
-    def latencies(self, card: str | None = None) -> dict[str, list[tuple[str, float]]]:
-        """(fingerprint, milliseconds) of the successful calls of every card, or of one, by card id."""
-        rows = self._db.execute(
-            f"SELECT card, fingerprint, latency_ms FROM outcomes WHERE {_of(card)} AND outcome = :success",
-            {"card": card, "success": Outcome.SUCCESS.value},
-        )
-        out: dict[str, list[tuple[str, float]]] = {}
-        for id_, print_, latency_ms in rows:
-            out.setdefault(id_, []).append((print_, latency_ms))
+        for (id_, print_, outcome, kind, held), (times, latencies) in alike.items():
+            kept = latencies if outcome == Outcome.SUCCESS.value else ()
+            out.setdefault(id_, []).append(
+                Ending(print_, outcome, kind, bool(held), len(times), max(times), tuple(kept))
+            )
         return out
 
     # ---------------------------------------------------------------------------------------------- needs
@@ -323,7 +333,3 @@ class History:
             self._db.execute("VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return counts
-
-
-def _of(card: str | None) -> str:
-    return "card = :card" if card is not None else "TRUE"

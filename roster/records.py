@@ -41,12 +41,8 @@ def ratings(*, server: str | None, out: Out) -> None:
             raise RosterError(
                 f"no server has the name {server!r}: {_nearest(server, known, '`roster status` names them')}"
             )
-        endings, latencies = kept.endings(), kept.latencies()
-    records = {
-        id_: record_of(ended, (ms for _, ms in latencies.get(id_, ())))
-        for id_, ended in endings.items()
-        if server in (None, servers.get(id_))
-    }
+        endings = kept.endings()
+    records = {id_: record_of(ended) for id_, ended in endings.items() if server in (None, servers.get(id_))}
     ordered = sorted(records.items(), key=lambda pair: (-pair[1].wilson, -(pair[1].last_at or 0.0), pair[0]))
     if out is not None:
         out({"ratings": [{"card": id_, "server": servers.get(id_), **_json(record)} for id_, record in ordered]})
@@ -104,14 +100,11 @@ def scorecard(id_: str, *, out: Out) -> None:
             hint = _nearest(id_, registry.servers_by_id(), "`roster ratings` lists what was called")
             raise UnknownCardError(f"no card has the id {id_[:80]!r}: {hint}")
         contracts = registry.contracts(id_)
-        ended, latencies = kept.endings(id_).get(id_, []), kept.latencies(id_).get(id_, [])
+        ended = kept.endings(id_).get(id_, [])
         after_failure, as_alternate = kept.offers(id_)
-    total = record_of(ended, (ms for _, ms in latencies))
+    total = record_of(ended)
     versions = {
-        contract.fingerprint: record_of(
-            (ending for ending in ended if ending.fingerprint == contract.fingerprint),
-            (ms for print_, ms in latencies if print_ == contract.fingerprint),
-        )
+        contract.fingerprint: record_of(ending for ending in ended if ending.fingerprint == contract.fingerprint)
         for contract in contracts
     }
     if out is not None:

@@ -20,7 +20,7 @@ from roster.database import atomic, migrate
 from roster.failures import PLATFORM, Failure, FailureKind
 from roster.history import History, Kept, Limits, NeedRow, Offers, OutcomeRow, Tally, Verdict
 from roster.outcomes import Outcome
-from roster.ratings import Ending
+from roster.ratings import HALF_LIFE_S, Ending, Standing
 from roster.vectors import unit_rows
 
 
@@ -144,7 +144,31 @@ def test_the_verdicts_are_the_outcomes_that_count(history: History, clock: Clock
     assert history.verdicts(after=first) == expected[1:]
 
 
-def test_endings_and_latencies_are_told_by_card_and_contract(history: History, clock: Clock) -> None:
+def test_standings_are_the_verdicts_added_up(history: History, clock: Clock) -> None:
+    """By card, as of now, each as worn as it is; what comes after the number beside them can be added one by one."""
+    for card, outcome in [
+        ("a", Outcome.SUCCESS),
+        ("b", Outcome.TIMEOUT),
+        ("a", Outcome.TIMEOUT),
+        ("a", Outcome.SCHEMA),
+    ]:
+        record(history, card, outcome, clock.now)
+        clock.advance(HALF_LIFE_S)
+
+    standings, last = history.standings(clock.now)
+    assert standings == {
+        "a": Standing(1 / 16 + 1 / 4, 1 / 16, clock.now),
+        "b": Standing(1 / 8, 0.0, clock.now),
+    }
+    assert last == 4
+    record(history, "a", Outcome.SUCCESS, clock.now)
+    (verdict,) = history.verdicts(last)
+    grown = standings["a"].add(verdict.at, verdict.success, clock.now)
+    assert grown == history.standings(clock.now)[0]["a"] == Standing(21 / 16, 17 / 16, clock.now)
+    assert history.standings(clock.now)[1] == verdict.number
+
+
+def test_endings_are_told_by_card_and_contract(history: History, clock: Clock) -> None:
     """How often each card, under each fingerprint, ended how; latencies of its successes only."""
     timeout = PLATFORM[FailureKind.TIMEOUT]
     for print_, outcome, failure, latency_ms in [
@@ -158,8 +182,8 @@ def test_endings_and_latencies_are_told_by_card_and_contract(history: History, c
 
     ended = {
         "a": [
-            Ending("p1", "success", None, True, 1, clock.now - 3),
-            Ending("p2", "success", None, True, 2, clock.now),
+            Ending("p1", "success", None, True, 1, clock.now - 3, (5.0,)),
+            Ending("p2", "success", None, True, 2, clock.now, (7.0, 6.0)),
             Ending("p2", "tool_fail:timeout", "timeout", True, 1, clock.now - 1),
         ],
         "b": [Ending("print", "tool_fail:schema", None, False, 1, clock.now)],
@@ -167,8 +191,6 @@ def test_endings_and_latencies_are_told_by_card_and_contract(history: History, c
     assert history.endings() == ended
     assert history.endings("b") == {"b": ended["b"]}
     assert history.endings("c") == {}
-    assert history.latencies() == {"a": [("p1", 5.0), ("p2", 7.0), ("p2", 6.0)]}
-    assert history.latencies("b") == {}
 
 
 def test_suggestions_are_counted_both_ways(history: History, clock: Clock) -> None:
@@ -332,15 +354,16 @@ def test_no_statement_of_a_recording_reads_a_table_through(
     assert [sql for sql, plan in plans.items() if any(step.startswith("SCAN") for step in plan)] == []
 
 
-def test_tallies_are_read_off_one_index(history: History, db: sqlite3.Connection) -> None:
-    """Drafts ask for them, so that no row of the table itself is touched."""
+def test_tallies_and_standings_are_read_off_one_index(history: History, db: sqlite3.Connection) -> None:
+    """Drafts ask for them, so that no row of the table itself is touched and nothing is sorted."""
     seen: list[str] = []
     db.set_trace_callback(seen.append)
     history.tallies()
+    history.standings(0.0)
     db.set_trace_callback(None)
 
-    ((*_, plan),) = db.execute(f"EXPLAIN QUERY PLAN {seen[0]}").fetchall()
-    assert "COVERING INDEX outcomes_by_card" in plan
+    plans = [[row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in seen if "max(number)" not in sql]
+    assert plans == [["SCAN outcomes USING COVERING INDEX outcomes_by_card"]] * 2
 
 
 def test_two_may_record_while_a_third_prunes(connect: Callable[[], sqlite3.Connection], clock: Clock) -> None:

@@ -133,7 +133,10 @@ def test_the_order_of_outcomes_is_of_no_matter(seen: list[tuple[float, bool]], r
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     left = [0.5 ** (max(0.0, NOW - at) / (30 * DAY)) for at, _ in seen]
     won = sum(weight for weight, (_, success) in zip(left, seen, strict=True) if success)
-    for found in (rate(seen), rate(shuffled)):
+    one_by_one = Standing()
+    for at, success in shuffled:
+        one_by_one = one_by_one.add(at, success, NOW)
+    for found in (rate(seen), rate(shuffled), one_by_one.rate(NOW, 0.5, 2.0)):
         assert found.weight == pytest.approx(sum(left), abs=1e-9)
         assert found.rate == pytest.approx((won + 1.0) / (sum(left) + 2.0), abs=1e-9)
 
@@ -155,14 +158,14 @@ def test_a_standing_can_be_kept_and_added_to(seen: list[tuple[float, bool]]) -> 
 def test_a_record_adds_up_what_counts_and_shows_what_does_not() -> None:
     """Two contracts: 8 of 10 count as successes; a caller's 3 mistakes and a mended failure stand beside them."""
     endings = [
-        Ending("p1", Outcome.SUCCESS, None, True, 6, NOW - 5),
-        Ending("p2", Outcome.SUCCESS, None, True, 2, NOW - 9),
+        Ending("p1", Outcome.SUCCESS, None, True, 6, NOW - 5, (30.0, 10.0, 40.0)),
+        Ending("p2", Outcome.SUCCESS, None, True, 2, NOW - 9, (20.0,)),
         Ending("p1", Outcome.TIMEOUT, FailureKind.TIMEOUT, True, 1, NOW - 7),
         Ending("p2", Outcome.OTHER, FailureKind.TOOL_FAILED, True, 1, NOW - 8),
         Ending("p2", Outcome.OTHER, FailureKind.TOOL_FAILED, False, 1, NOW - 8),
         Ending("p1", Outcome.SCHEMA, FailureKind.INVALID_INPUT, False, 3, NOW - 1),
     ]
-    record = record_of(endings, [30.0, 10.0, 20.0, 40.0])
+    record = record_of(endings)
 
     assert record == Record(
         calls=10,
@@ -181,7 +184,7 @@ def test_a_record_adds_up_what_counts_and_shows_what_does_not() -> None:
 
 def test_a_record_of_nothing_has_no_rate() -> None:
     """Nor has one of a caller's mistakes alone; its lower bound is 0."""
-    assert record_of([], []) == Record()
-    mistakes = record_of([Ending("p", Outcome.SCHEMA, None, False, 2, NOW)], [])
+    assert record_of([]) == Record()
+    mistakes = record_of([Ending("p", Outcome.SCHEMA, None, False, 2, NOW)])
     assert (mistakes.rate, mistakes.wilson, mistakes.uncounted) == (None, 0.0, 2)
     assert mistakes.excused == {"tool_fail:schema": 2}
