@@ -263,6 +263,19 @@ def test_the_newest_outcomes_within_the_age_are_kept(history: History, clock: Cl
     assert history.trim(Limits(days=3, outcomes=5), now, at_most=9) == 0
 
 
+def test_no_more_go_at_once_than_was_asked_for(history: History, clock: Clock) -> None:
+    """Of each kind, those over the number and those over the age taken together."""
+    for number in range(10):
+        record(history, f"c{number}", Outcome.SUCCESS, clock.now)
+        history.suggest("a", f"c{number}", None, clock.now)
+    limits, now = Limits(days=1, outcomes=8), clock.now + 2 * DAY
+
+    assert history.trim(limits, now, at_most=3) == 6
+    assert (
+        stored(history, what="card") == stored(history, "suggestions", "suggested") == [f"c{n}" for n in range(3, 10)]
+    )
+
+
 def test_a_need_goes_with_the_last_outcome_that_refers_to_it(history: History, clock: Clock) -> None:
     """Two outcomes of one need: the need stays with the second. Over their own limit the oldest go, outcomes stay."""
     vector = np.ones(2, np.float32)
