@@ -23,6 +23,7 @@ from roster.draft import Draft, draft
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, RosterError, StoreError
 from roster.history import History, Limits
+from roster.learning import Learner
 from roster.registry import ServerNote, Sighting
 from roster.reindex import Writer, embed_missing
 
@@ -58,6 +59,9 @@ class Roster:
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
         kept = config.settings
         self.limits = Limits(kept.history_days, kept.history_outcomes, kept.history_needs)
+        self.learner = (
+            Learner(catalogue, needs=kept.learning == "full", clock=clock) if kept.learning != "off" else None
+        )
         self.caller = Caller(self.pool, writer, clock, learning=kept.learning, limits=self.limits)
         self.sightings: dict[str, list[Sighting]] = {}
         self._warned: dict[str, str] = {}
@@ -94,6 +98,7 @@ class Roster:
                     if not pruned:
                         await to_thread.run_sync(self.prune_history)
                         pruned = True
+                    await to_thread.run_sync(self.learn)
                     told = ""
                 except EncoderError as error:
                     # A person must act. Drafts go on by words alone; the log and `roster status` say why.
@@ -143,6 +148,12 @@ class Roster:
             dropped += some
             self._stopping.wait(PRUNE_PAUSE_S)
         return dropped
+
+    def learn(self, *, always: bool = False) -> None:
+        """Choose anew what past outcomes count, if there is enough that is new. Synchronous."""
+        if self.learner is not None and self.learner.settle(always=always):
+            with self.writer.lock:
+                self.learner.keep(History(self.writer.db), self._clock())
 
     def forget_vectors(self) -> None:
         """Drop this encoder's vectors and start the dense index anew. Synchronous."""
@@ -255,7 +266,7 @@ class Roster:
 
     def draft_now(self, need: str, k: int) -> Draft:
         """`draft` as it stands, without waiting for anything. Synchronous."""
-        return draft(self.catalogue, need, k, self.catalogue.tallies)
+        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
 
     async def _something_known(self) -> None:
         """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""

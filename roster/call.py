@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from roster.backends import Answer, Backend
 from roster.cards import Card
-from roster.config import Learning
+from roster.config import Level
 from roster.database import atomic
 from roster.draft import Drafted
 from roster.errors import CallError, UnknownCardError, json_type
@@ -72,7 +72,7 @@ class Caller:
         writer: Writer,
         clock: Callable[[], float] = time.time,
         *,
-        learning: Learning = Learning.FULL,
+        learning: Level = "full",
         limits: Limits | None = None,
     ) -> None:
         self._backends = backends
@@ -107,7 +107,7 @@ class Caller:
 
     def _need_of(self, drafted: Drafted | None, now: float) -> int | None:
         """The number of a draft's need, kept with the first call that the draft led to."""
-        if drafted is None or drafted.need is None or self._learning is not Learning.FULL:
+        if drafted is None or drafted.need is None or self._learning != "full":
             return None
         return self._history.keep_need(drafted.need, now) if drafted.stored is None else drafted.stored
 
@@ -119,7 +119,7 @@ class Caller:
         report: CallReport,
         drafted: Drafted | None,
     ) -> None:
-        if self._learning is Learning.OFF:
+        if self._learning == "off":
             return
         now = self._clock()
         shown = drafted is not None and card.id in drafted.ids

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import Any
 
 import anyio
@@ -76,6 +77,10 @@ def _draft_json(made: Draft, explain: bool) -> dict[str, Any]:
                 "step": scored.step,
                 "named": scored.named,
                 "covered": scored.covered,
+                "base": scored.base,
+                "learned": asdict(scored.learned) if scored.learned is not None else None,
+                "boost": scored.boost,
+                "rating": scored.rating,
             }
             for card, scored in made.running
         ]
@@ -165,6 +170,7 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
         with _progress("embedding") as on_progress:
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
         roster.prune_history()
+        roster.learn(always=True)
         sightings = [sighting for each in roster.sightings.values() for sighting in each]
         living = roster.catalogue.living()
         failed = {name: b.reason for name, b in roster.pool.items() if name not in roster.sightings}
@@ -280,8 +286,17 @@ def _status(roster: Roster) -> dict[str, Any]:
         "index": manifest,
         "encoder": encoder,
         "calls": sum(tally.calls for tally in calls.values()),
+        "learning": _learning(roster),
         "problems": [str(problem) for problem in config.problems],
     }
+
+
+def _learning(roster: Roster) -> dict[str, Any] | None:
+    """What past outcomes count at present; None when learning is off."""
+    if roster.learner is None:
+        return None
+    roster.learner.refresh()
+    return roster.learner.figures()
 
 
 def _print_status(seen: dict[str, Any]) -> None:
@@ -302,6 +317,15 @@ def _print_status(seen: dict[str, Any]) -> None:
         plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
     )
     console.print(plain(f"index: {covered}"))
+    if seen["learning"]:
+        learnt, weights = seen["learning"], seen["learning"]["weights"]
+        console.print(
+            plain(
+                f"learning: {learnt['outcomes']} outcomes of {learnt['cards']} cards; nearness counts "
+                f"{weights['near']:g}, share {weights['share']:g}{', slowly' if weights['slow'] else ''} "
+                f"(nDCG@5 {learnt['gain']:+.3f} on them)"
+            )
+        )
     named = encoder.get("name") or encoder["model"]
     waiting = f", {encoder['unembedded']} texts to embed (roster reindex)" if encoder.get("unembedded") else ""
     console.print(plain(f"encoder: {named}{waiting}"))

@@ -24,7 +24,7 @@ from roster.errors import ConfigError, VariableError
 __all__ = [
     "Config",
     "Home",
-    "Learning",
+    "Level",
     "Mode",
     "Problem",
     "ServerSpec",
@@ -43,14 +43,6 @@ class Mode(StrEnum):
 
     TRANSPARENT = "transparent"
     FIVE = "five"
-
-
-class Learning(StrEnum):
-    """How much is recorded of calls. A lower level leaves what is there until it is cleared."""
-
-    OFF = "off"  # nothing
-    RATINGS = "ratings"  # how calls ended, by card
-    FULL = "full"  # and the vectors of the needs they served
 
 
 class Transport(StrEnum):
@@ -82,6 +74,10 @@ _THEIRS = frozenset(
 )
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Level = Literal["off", "ratings", "full"]
+"""What is recorded of calls: nothing, how they ended, or also the vectors of the needs they served.
+
+A lower level leaves what is there until it is cleared."""
 
 
 class ServerSpec(BaseModel):
@@ -122,8 +118,8 @@ class Settings(BaseModel):
     model: str | None = Field(default=None, min_length=1)
     threads: int = Field(default=1, ge=1, le=64)
     quarantine: Literal["off", "draft"] = "draft"
+    learning: Level = "full"
     skills: tuple[str, ...] = ()
-    learning: Learning = Learning.FULL
     history_days: float = Field(default=365, gt=0, le=36_500)
     history_outcomes: int = Field(default=100_000, ge=1, le=10_000_000)
     history_needs: int = Field(default=20_000, ge=1, le=1_000_000)

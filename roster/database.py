@@ -116,6 +116,15 @@ MIGRATIONS = (
         compatible INTEGER,                 -- NULL: its schema cannot be checked
         taken_at REAL
     )""",
+    """CREATE TABLE learning (
+        encoder TEXT PRIMARY KEY,
+        near REAL NOT NULL,                 -- what evidence counts, as this home's own past needs chose it
+        share REAL NOT NULL,
+        slow INTEGER NOT NULL,
+        gain REAL NOT NULL,
+        outcomes INTEGER NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID""",
     # The two tables once more, with numbers that are never used again: who remembers one of them must not find
     # another row behind it after the history was cleared.
     """CREATE TABLE outcomes_2 (

@@ -6,20 +6,19 @@ import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import groupby
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from roster.database import atomic
+from roster.evidence import Weights
 from roster.failures import Failure
 from roster.outcomes import Outcome
-from roster.ratings import HALF_LIFE_S, Ending, Standing, standing_of
+from roster.ratings import Ending
 from roster.vectors import Vectors
 
-__all__ = ["History", "Kept", "Lesson", "Limits", "NeedRow", "Offers", "OutcomeRow", "Tally", "Verdict"]
+__all__ = ["Event", "History", "Kept", "Limits", "NeedRow", "Offers", "OutcomeRow", "Tally"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +66,15 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """An outcome that learning can use: which card of which contract, how it went, and for what need."""
+class Event:
+    """An outcome that counts: which card of which contract, how it went, when, and for what need, if it is known."""
 
     number: int
     card: str
     fingerprint: str
     success: bool
     at: float
-    need: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """An outcome that counts for or against its card."""
-
-    number: int
-    card: str
-    at: float
-    success: bool
+    need: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,24 +137,6 @@ class History:
         )
         return {card: Tally(calls, successes, at) for card, calls, successes, at in rows}
 
-    def verdicts(self, after: int = 0) -> list[Verdict]:
-        """The outcomes after number `after` that count, oldest first."""
-        rows = self._db.execute(
-            f"SELECT number, card, at, outcome = ? FROM outcomes WHERE number > ? AND {_COUNTS} ORDER BY number",
-            (Outcome.SUCCESS.value, after),
-        )
-        return [Verdict(number, card, at, bool(won)) for number, card, at, won in rows]
-
-    def standings(self, now: float, half_life_s: float = HALF_LIFE_S) -> tuple[dict[str, Standing], int]:
-        """Every card's standing, and the number of the last outcome that is in it; `verdicts` after it add to them."""
-        last = self._last("outcomes")
-        rows = self._db.execute(
-            f"SELECT card, at, outcome = ? FROM outcomes WHERE number <= ? AND {_COUNTS} ORDER BY card, at",
-            (Outcome.SUCCESS.value, last),
-        )
-        grouped = groupby(rows, key=itemgetter(0))
-        return {card: standing_of(((at, won) for _, at, won in some), now, half_life_s) for card, some in grouped}, last
-
     def endings(self, card: str | None = None) -> dict[str, list[Ending]]:
         """How the calls of every card, or of one, ended, by card id."""
         rows = self._db.execute(
@@ -198,25 +169,42 @@ class History:
         ).fetchone()
         return int(number)
 
-    def lessons(self, encoder: str, after: int = 0) -> list[Lesson]:
-        """Outcomes after number `after` with a need that this encoder embedded, that count, oldest first."""
-        rows = self._db.execute(
-            "SELECT o.number, o.card, o.fingerprint, o.outcome = ?, o.at, o.need FROM outcomes o "
-            "JOIN needs n ON n.number = o.need WHERE o.number > ? AND o.counted AND o.outcome != ? AND n.encoder = ? "
-            "ORDER BY o.number",
-            (Outcome.SUCCESS.value, after, Outcome.SCHEMA.value, encoder),
-        )
-        return [Lesson(number, card, print_, bool(won), at, need) for number, card, print_, won, at, need in rows]
+    def events(self, after: int = 0) -> list[Event]:
+        """Outcomes after number `after`, oldest first. A caller's own mistakes, and what does not count, are left out.
 
-    def vectors_of(self, needs: Sequence[int]) -> Mapping[int, NDArray[np.float32]]:
-        """Need number → (dim,) float32 vector, of those that are still there."""
+        The numbers of those left out are skipped with the rest: go on from `newest`.
+        """
+        rows = self._db.execute(
+            "SELECT number, card, fingerprint, outcome = ?, at, need FROM outcomes "
+            f"WHERE number > ? AND {_COUNTS} ORDER BY number",
+            (Outcome.SUCCESS.value, after),
+        )
+        return [Event(number, card, print_, bool(won), at, need) for number, card, print_, won, at, need in rows]
+
+    def newest(self) -> tuple[int, int]:
+        """The number of the last outcome (0 without any), and how often the history was cleared."""
+        cleared = self._db.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
+        return self._last("outcomes"), int(cleared[0]) if cleared else 0
+
+    def vectors_of(self, needs: Sequence[int], encoder: str) -> Mapping[int, NDArray[np.float32]]:
+        """Need number → (dim,) float32 vector, of those that are there and that this encoder embedded."""
         out: dict[int, NDArray[np.float32]] = {}
         for start in range(0, len(needs), 500):
             some = list(needs[start : start + 500])
             marks = ",".join("?" * len(some))
-            for number, blob in self._db.execute(f"SELECT number, vector FROM needs WHERE number IN ({marks})", some):
+            for number, blob in self._db.execute(
+                f"SELECT number, vector FROM needs WHERE number IN ({marks}) AND encoder = ?", [*some, encoder]
+            ):
                 out[number] = np.frombuffer(blob, "<f2").astype(np.float32)
         return out
+
+    def newest_needs(self, encoder: str, count: int) -> Vectors:
+        """(n, dim) float32: vectors of the last `count` needs that this encoder embedded."""
+        blobs = self._db.execute(
+            "SELECT vector FROM needs WHERE encoder = ? ORDER BY number DESC LIMIT ?", (encoder, count)
+        ).fetchall()
+        rows: Vectors = np.stack([np.frombuffer(blob, "<f2") for (blob,) in blobs]).astype(np.float32)
+        return rows
 
     def running_of(self, needs: Sequence[int]) -> Mapping[int, list[tuple[int, float]]]:
         """Need number → what was in the running for it, as (card number, score), best first."""
@@ -228,6 +216,22 @@ class History:
                 pairs = np.frombuffer(blob, _PAIR)
                 out[number] = list(zip(pairs["number"].tolist(), pairs["score"].tolist(), strict=True))
         return out
+
+    def keep_weights(self, encoder: str, weights: Weights, gain: float, outcomes: int, at: float) -> None:
+        """Store what evidence counts for needs of this encoder, its gain, and how many outcomes it was chosen by."""
+        self._db.execute(
+            "INSERT INTO learning VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET near = excluded.near, "
+            "share = excluded.share, slow = excluded.slow, gain = excluded.gain, outcomes = excluded.outcomes, "
+            "at = excluded.at",
+            (encoder, weights.near, weights.share, weights.slow, gain, outcomes, at),
+        )
+
+    def weights(self, encoder: str) -> tuple[Weights, float, int] | None:
+        """What was stored by `keep_weights` for this encoder."""
+        row = self._db.execute(
+            "SELECT near, share, slow, gain, outcomes FROM learning WHERE encoder = ?", (encoder,)
+        ).fetchone()
+        return (Weights(row[0], row[1], bool(row[2])), row[3], row[4]) if row else None
 
     # ---------------------------------------------------------------------------------------- suggestions
 
@@ -310,15 +314,11 @@ class History:
         """How many needs there are of each encoder, by its fingerprint."""
         return dict(self._db.execute("SELECT encoder, count(*) FROM needs GROUP BY encoder"))
 
-    def clearings(self) -> int:
-        """How often anything was cleared: whoever remembers rows reads them anew when this is another number."""
-        row = self._db.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
-        return int(row[0]) if row else 0
-
     def clear(self, tables: Iterable[str] = _TABLES) -> dict[str, int]:
         """Forget everything of these kinds, for good; how many rows of each there were.
 
-        Numbers are not used again. What is free in the file afterwards is overwritten and given back.
+        What was learned from needs goes with them. Numbers are not used again, and `newest` tells other processes.
+        What is free in the file afterwards is overwritten and given back.
         """
         chosen = [table for table in _TABLES if table in set(tables)]
         counts = dict.fromkeys(_TABLES, 0)
@@ -327,6 +327,8 @@ class History:
             for table in chosen:
                 counts[table] = int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
                 db.execute(f"DELETE FROM {table}")
+            if "needs" in chosen:
+                db.execute("DELETE FROM learning")
             db.execute("INSERT INTO meta VALUES ('history', 1) ON CONFLICT DO UPDATE SET value = value + 1")
         # The rows are gone; that their space goes as well can wait for a moment when no other process is in the way.
         with suppress(sqlite3.OperationalError):

@@ -160,7 +160,7 @@ def history(*, out: Out) -> None:
         stored = History(roster.writer.db)
         kept, encoders, limits = stored.kept(), stored.encoders(), roster.limits
     seen: dict[str, Any] = {
-        "learning": config.settings.learning.value,
+        "learning": config.settings.learning,
         "limits": asdict(limits),
         "size_bytes": _size(home),
         **{table: {**asdict(rows), "levels": _LEVELS[table]} for table, rows in kept.items()},

@@ -143,7 +143,21 @@ def test_draft_explains_every_stage(run: Run, calendar: Scripted) -> None:
     run("reindex")
     need = "calendar__add_event adds an event"
     first, second = run("draft", need, "--explain", "--json").json()["explain"]
-    assert list(first) == ["id", "score", "similarity", "dense", "bm25", "lexical", "step", "named", "covered"]
+    assert list(first) == [
+        "id",
+        "score",
+        "similarity",
+        "dense",
+        "bm25",
+        "lexical",
+        "step",
+        "named",
+        "covered",
+        "base",
+        "learned",
+        "boost",
+        "rating",
+    ]
     assert (first["id"], first["named"], second["named"]) == ("calendar__add_event", True, False)
     for card in (first, second):
         made = DENSE_WEIGHT * card["dense"] + (1 - DENSE_WEIGHT) * card["lexical"] + card["named"]

@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from roster.call import TRIMMED_AT_ONCE
 from roster.config import Home
 from roster.database import atomic, migrate
+from roster.evidence import Weights
 from roster.failures import PLATFORM, Failure, FailureKind
-from roster.history import History, Kept, Limits, NeedRow, Offers, OutcomeRow, Tally, Verdict
+from roster.history import History, Kept, Limits, NeedRow, Offers, OutcomeRow, Tally
 from roster.outcomes import Outcome
-from roster.ratings import HALF_LIFE_S, Ending, Standing
+from roster.ratings import Ending
 from roster.vectors import unit_rows
 
 
@@ -90,7 +91,7 @@ def test_history_has_no_place_for_words(history: History, db: sqlite3.Connection
 
 
 def test_a_need_is_kept_as_numbers(history: History, clock: Clock) -> None:
-    """Its vector, to half precision, and what was in the running; lessons are the outcomes that tell of it."""
+    """Its vector, to half precision, and what was in the running; events say which outcomes tell of it."""
     vector = unit_rows(np.arange(1, 9, dtype=np.float32)[None])[0]
     need = history.keep_need(NeedRow("e1", vector, [(7, 0.75), (2, 0.5)]), clock.now)
     other = history.keep_need(NeedRow("e2", vector, []), clock.now)
@@ -100,11 +101,18 @@ def test_a_need_is_kept_as_numbers(history: History, clock: Clock) -> None:
     record(history, "c", Outcome.SUCCESS, clock.now, need=other)
     record(history, "d", Outcome.SUCCESS, clock.now)
 
-    assert np.allclose(history.vectors_of([need, 99])[need], vector, atol=1e-3)
+    assert np.allclose(history.vectors_of([need, other, 99], "e1")[need], vector, atol=1e-3)
+    assert history.vectors_of([need, other, 99], "e1").keys() == {need}
     assert history.running_of([need, other]) == {need: [(7, 0.75), (2, 0.5)], other: []}
-    lessons = history.lessons("e1")
-    assert [(each.card, each.success, each.need) for each in lessons] == [("a", True, need), ("b", False, need)]
-    assert history.lessons("e1", after=lessons[0].number) == lessons[1:]
+    events = history.events()
+    assert [(each.card, each.success, each.need) for each in events] == [
+        ("a", True, need),
+        ("b", False, need),
+        ("c", True, other),
+        ("d", True, None),
+    ]
+    assert history.events(after=events[0].number) == events[1:]
+    assert history.newest() == (5, 0)
 
 
 def test_a_softened_failure_no_longer_counts(history: History, clock: Clock) -> None:
@@ -116,7 +124,7 @@ def test_a_softened_failure_no_longer_counts(history: History, clock: Clock) -> 
     history.soften(worked)
 
     assert history.tallies() == {"a": Tally(1, 1, clock.now)}
-    assert [each.success for each in history.lessons("e")] == [True]
+    assert [each.success for each in history.events()] == [True]
 
 
 def test_suggestions_are_kept_with_what_came_of_them(history: History, db: sqlite3.Connection, clock: Clock) -> None:
@@ -130,42 +138,6 @@ def test_suggestions_are_kept_with_what_came_of_them(history: History, db: sqlit
         ("a", "b", 1, clock.now + 1),
         ("a", "c", None, None),
     ]
-
-
-def test_the_verdicts_are_the_outcomes_that_count(history: History, clock: Clock) -> None:
-    """One each, in order, from a number on; neither a caller's mistake nor a mended failure is among them."""
-    first = record(history, "a", Outcome.SUCCESS, clock.now)
-    record(history, "a", Outcome.SCHEMA, clock.now)
-    history.soften(record(history, "b", Outcome.OTHER, clock.now))
-    last = record(history, "b", Outcome.TIMEOUT, clock.advance(1))
-
-    expected = [Verdict(first, "a", clock.now - 1, True), Verdict(last, "b", clock.now, False)]
-    assert history.verdicts() == expected
-    assert history.verdicts(after=first) == expected[1:]
-
-
-def test_standings_are_the_verdicts_added_up(history: History, clock: Clock) -> None:
-    """By card, as of now, each as worn as it is; what comes after the number beside them can be added one by one."""
-    for card, outcome in [
-        ("a", Outcome.SUCCESS),
-        ("b", Outcome.TIMEOUT),
-        ("a", Outcome.TIMEOUT),
-        ("a", Outcome.SCHEMA),
-    ]:
-        record(history, card, outcome, clock.now)
-        clock.advance(HALF_LIFE_S)
-
-    standings, last = history.standings(clock.now)
-    assert standings == {
-        "a": Standing(1 / 16 + 1 / 4, 1 / 16, clock.now),
-        "b": Standing(1 / 8, 0.0, clock.now),
-    }
-    assert last == 4
-    record(history, "a", Outcome.SUCCESS, clock.now)
-    (verdict,) = history.verdicts(last)
-    grown = standings["a"].add(verdict.at, verdict.success, clock.now)
-    assert grown == history.standings(clock.now)[0]["a"] == Standing(21 / 16, 17 / 16, clock.now)
-    assert history.standings(clock.now)[1] == verdict.number
 
 
 def test_endings_are_told_by_card_and_contract(history: History, clock: Clock) -> None:
@@ -367,16 +339,15 @@ def test_no_statement_of_a_recording_reads_a_table_through(
     assert [sql for sql, plan in plans.items() if any(step.startswith("SCAN") for step in plan)] == []
 
 
-def test_tallies_and_standings_are_read_off_one_index(history: History, db: sqlite3.Connection) -> None:
+def test_tallies_are_read_off_one_index(history: History, db: sqlite3.Connection) -> None:
     """Drafts ask for them, so that no row of the table itself is touched and nothing is sorted."""
     seen: list[str] = []
     db.set_trace_callback(seen.append)
     history.tallies()
-    history.standings(0.0)
     db.set_trace_callback(None)
 
-    plans = [[row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in seen if "max(number)" not in sql]
-    assert plans == [["SCAN outcomes USING COVERING INDEX outcomes_by_card"]] * 2
+    plans = [[row[3] for row in db.execute(f"EXPLAIN QUERY PLAN {sql}")] for sql in seen]
+    assert plans == [["SCAN outcomes USING COVERING INDEX outcomes_by_card"]]
 
 
 def test_two_may_record_while_a_third_prunes(connect: Callable[[], sqlite3.Connection], clock: Clock) -> None:
@@ -436,9 +407,10 @@ def test_clearing_forgets_everything(history: History, clock: Clock) -> None:
 
     number = record(history, "a", Outcome.OTHER, clock.now)
     offer = history.suggest("a", "b", None, clock.now)
+    history.keep_weights("e", Weights(1.0, 0.5), 0.1, 9, clock.now)
 
     assert history.clear() == {"outcomes": 2, "needs": 1, "suggestions": 2}
-    assert (history.tallies(), history.lessons("e"), history.verdicts()) == ({}, [], [])
+    assert (history.tallies(), history.events(), history.weights("e")) == ({}, [], None)
     assert history.keep_need(NeedRow("e", np.ones(2, np.float32), []), clock.now) > need
     assert record(history, "b", Outcome.OTHER, clock.now) > number
     assert history.suggest("b", "c", None, clock.now) > offer
@@ -453,9 +425,10 @@ def test_the_vectors_of_needs_can_be_cleared_alone(history: History, clock: Cloc
     need = history.keep_need(NeedRow("e", np.ones(2, np.float32), []), clock.now)
     record(history, "a", Outcome.SUCCESS, clock.now, need=need)
     history.suggest("a", "b", None, clock.now)
+    history.keep_weights("e", Weights(1.0, 0.5), 0.1, 9, clock.now)
 
     assert history.clear(["needs"]) == {"outcomes": 0, "needs": 1, "suggestions": 0}
-    assert (stored(history, what="need"), history.lessons("e")) == ([None], [])
+    assert (stored(history, what="need"), history.vectors_of([need], "e"), history.weights("e")) == ([None], {}, None)
     assert history.tallies() == {"a": Tally(1, 1, clock.now)}
 
 
@@ -464,11 +437,13 @@ def test_other_processes_learn_that_a_history_was_cleared(
 ) -> None:
     """Each clearing, also one of needs alone, is another number; a record is not."""
     other = History(connect())
-    assert other.clearings() == 0
-    history.clear()
-    assert other.clearings() == history.clearings() == 1
+    assert other.newest() == (0, 0)
+    number = record(history, "a", Outcome.SUCCESS, 1.0)
+    assert other.newest() == (number, 0)
     history.clear(["needs"])
-    assert other.clearings() == 2
+    assert other.newest() == history.newest() == (number, 1)
+    history.clear()
+    assert other.newest() == (0, 2)
 
 
 def test_what_was_cleared_is_no_longer_in_the_file(

@@ -21,13 +21,14 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = """
 errors
 words vectors outcomes jsonc terminal
-cards failures config ratings
+cards failures config ratings evidence
 briefs database
 registry history lexical encoder dense
 ranking
 backends
 catalogue
-reindex draft
+reindex learning
+draft
 call
 app
 server

@@ -17,7 +17,7 @@ from scripted_backend import Scripted, running, until
 
 from roster import app, cli
 from roster.app import Roster, open_roster
-from roster.config import Home, Learning, read_config
+from roster.config import Home, Level, read_config
 from roster.draft import Drafted
 from roster.failures import PLATFORM, FailureKind
 from roster.history import History, NeedRow, OutcomeRow
@@ -254,11 +254,11 @@ def test_needs_can_be_cleared_alone(run: Run, history: History) -> None:
     need = history.keep_need(NeedRow("e1", np.ones(4, np.float32), []), 5.0)
     history.record(OutcomeRow("a", "p", Outcome.SUCCESS, None, 1.0, 6.0, drafted=True, need=need))
 
-    before = history.clearings()
+    before = history.newest()[1]
     cleared = run("history", "clear", "--needs", "--yes", "--json").json()
     assert cleared == {"outcomes": 0, "needs": 1, "suggestions": 0}
     assert (history.kept()["outcomes"].count, history.encoders()) == (30, {})
-    assert history.clearings() == before + 1
+    assert history.newest()[1] == before + 1
     assert run("history", "clear", "-y", "--json").json() == {"outcomes": 30, "needs": 0, "suggestions": 0}
 
 
@@ -286,6 +286,11 @@ def drafted(*ids: str) -> Drafted:
     return Drafted(ids, NeedRow("words", np.ones(4, np.float32), [(1, 0.5)]))
 
 
+def served(history: History) -> list[int]:
+    """The numbers of the needs that outcomes are tied to, one each."""
+    return [event.need for event in history.events() if event.need is not None]
+
+
 async def called(roster: Roster, draft: Drafted | None) -> None:
     """Call the calendar's tool once."""
     roster.catalogue.refresh()
@@ -294,15 +299,13 @@ async def called(roster: Roster, draft: Drafted | None) -> None:
     assert (await roster.caller.call(entry.card, {}, drafted=draft)).outcome is Outcome.SUCCESS
 
 
-@pytest.mark.parametrize(
-    ("level", "outcomes", "needs"), [(Learning.OFF, 0, 0), (Learning.RATINGS, 2, 0), (Learning.FULL, 2, 1)]
-)
+@pytest.mark.parametrize(("level", "outcomes", "needs"), [("off", 0, 0), ("ratings", 2, 0), ("full", 2, 1)])
 async def test_a_level_decides_what_a_call_leaves_behind(
-    home: Home, tmp_path: Path, level: Learning, outcomes: int, needs: int
+    home: Home, tmp_path: Path, level: Level, outcomes: int, needs: int
 ) -> None:
     """Nothing; how it ended; or that and its need, once a draft. What was there before stays at every level."""
     server = Scripted(tmp_path, "calendar", rows=[tool("add_event")])
-    async with running(home, {"calendar": server.entry()}, learning=level.value) as roster:
+    async with running(home, {"calendar": server.entry()}, learning=level) as roster:
         before = History(roster.writer.db)
         need = before.keep_need(NeedRow("words", np.ones(4, np.float32), []), 1.0)
         before.record(OutcomeRow("a", "p", Outcome.SUCCESS, None, 1.0, 1e12, drafted=True, need=need))
@@ -312,7 +315,7 @@ async def test_a_level_decides_what_a_call_leaves_behind(
 
         kept = before.kept()
         assert (kept["outcomes"].count - 1, kept["needs"].count - 1) == (outcomes, needs)
-        assert len(before.lessons("words")) == 1 + (2 if needs else 0)
+        assert len(served(before)) == 1 + (2 if needs else 0)
 
 
 async def test_a_need_that_could_not_be_stored_is_stored_with_the_next_call(
@@ -334,7 +337,7 @@ async def test_a_need_that_could_not_be_stored_is_stored_with_the_next_call(
         await called(roster, other)
         await called(roster, draft)
 
-        needs = [lesson.need for lesson in History(roster.writer.db).lessons("words")]
+        needs = served(History(roster.writer.db))
         assert needs == [other.stored, draft.stored]
         assert len(set(needs)) == 2
 
@@ -351,9 +354,9 @@ async def test_calls_go_on_being_recorded_after_another_process_has_cleared(
         elsewhere.clear()
         await called(roster, old)
         assert elsewhere.tallies()["calendar__add_event"].calls == 1
-        assert elsewhere.lessons("words") == []
+        assert served(elsewhere) == []
         await called(roster, drafted("calendar__add_event"))
-        assert len(elsewhere.lessons("words")) == 1
+        assert len(served(elsewhere)) == 1
 
 
 async def test_every_call_takes_what_is_over_the_limits_along(home: Home, tmp_path: Path) -> None:
@@ -365,7 +368,7 @@ async def test_every_call_takes_what_is_over_the_limits_along(home: Home, tmp_pa
             await called(roster, drafted("calendar__add_event"))
             kept = history.kept()
             assert (kept["outcomes"].count, kept["needs"].count) == (min(n + 1, 3), min(n + 1, 2))
-        assert [verdict.number for verdict in history.verdicts()] == [6, 7, 8]
+        assert [event.number for event in history.events()] == [6, 7, 8]
 
 
 def old_ones(history: History, count: int) -> None:
