@@ -133,6 +133,9 @@ class Roster:
         settings = self.config.settings
         encoder = open_encoder(settings.model, settings.threads)
         self.catalogue.attach(encoder, self.home.index)
+        if self.learner is not None:
+            # A long history takes a second to read; here it does not hold up the first draft.
+            self.learner.refresh()
 
     def prune_history(self) -> int:
         """Bring the history within its limits, oldest rows first; how many that dropped. Synchronous.

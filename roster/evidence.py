@@ -25,7 +25,8 @@ from roster.vectors import Vectors, unit_rows
 __all__ = [
     "FIRST_WEIGHTS",
     "MODES",
-    "RATING_HALF_LIFE_S",
+    "RATING_CALLS",
+    "RATING_START",
     "Evidence",
     "Lessons",
     "Sample",
@@ -72,8 +73,6 @@ RATING_CALLS = 4.0
 """A card nobody called is taken to work nine times in ten, and that counts as four calls: a fair start."""
 PRAISE = 0.1
 """A record above `RATING_START` counts so much less than one below: it decides between equals."""
-RATING_HALF_LIFE_S = 60 * 86_400.0
-"""After this time a call counts half for the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +142,13 @@ def boost(base: float, found: Evidence, weights: Weights) -> float:
     return float((weights.near * found.near + weights.share * found.share) * believed - FAILING * found.failing)
 
 
-def rating(successes: float, calls: float) -> float:
+def rating(rate: float) -> float:
     """What a card's record as a whole adds to its score: up to `RATING` less for one that fails, hardly more for one
     that works. Being used a lot wins no need that another card matches better.
+
+    rate: its success rate in [0, 1], begun at `RATING_START`.
     """
-    above = (successes + RATING_CALLS * RATING_START) / (calls + RATING_CALLS) - RATING_START
+    above = rate - RATING_START
     return RATING * (above if above < 0 else PRAISE * above)
 
 
