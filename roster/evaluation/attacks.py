@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from roster.evaluation.stage import Happened, Run, Stage
 from roster.evaluation.streams import right_ones, shuffled
 from roster.learning import Learner
 
-__all__ = ["above", "displaced", "doubled", "duplicates", "modes", "poison"]
+__all__ = ["above", "displaced", "doubled", "duplicates", "modes", "poison", "pooled_poison", "to_double"]
 
 FAMILIES = 25
 WRONG = (1, 2, 4, 8)
@@ -24,6 +23,7 @@ WRONG_AND_MENDED = 4
 RIGHT = 4
 """Right successes that follow `WRONG_AND_MENDED` wrong ones."""
 ATTACKERS = ("near", "far")
+COUNTED = ("families", "needs", "led", "displaced", "shown", "left")
 NEAR = 5
 TEST_NEEDS = 20
 """Of a family at most, by chance: the large ones would cost the most and count no more."""
@@ -54,7 +54,7 @@ def displaced(before: Run, after: Run, right: str, wrong: str, k: int) -> dict[s
     }
 
 
-def added(counts: Iterable[dict[str, int]]) -> dict[str, int]:
+def added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
     """The sums of counts, key by key."""
     out: dict[str, int] = {}
     for each in counts:
@@ -109,7 +109,7 @@ def poison(replay: Replay) -> dict[str, Any]:
         asked = [test[card][at] for at in rng.permutation(len(test[card]))[:TEST_NEEDS]]
         serving = {c for need in needs[:1] for c in stage.train[need].grades} | {card}
         near = [c for c in stage.seen(needs[0]).first[:NEAR] if c not in serving]
-        far = [c for c in everybody if c not in {*stage.seen(needs[0]).first, *serving}]
+        far = [c for c in everybody if c not in {*stage.seen(needs[0]).first[:NEAR], *serving}]
         for who, pool in zip(ATTACKERS, (near, far), strict=True):
             if not pool:
                 continue
@@ -130,35 +130,41 @@ def poison(replay: Replay) -> dict[str, Any]:
     return {"families": len(families), "attackers": {who: _poisoned(counts[who], mended[who]) for who in ATTACKERS}}
 
 
-def _poisoned(counts: dict[int, list[dict[str, int]]], mended: list[dict[str, int]]) -> dict[str, Any]:
-    by_wrong = {m: added(found) for m, found in counts.items() if found}
-    return {
-        "wrong": [
-            {"wrong": m, "families": len(counts[m]), **found, **_shares(found)} for m, found in by_wrong.items()
-        ],
-        "recovered": {
-            "wrong": WRONG_AND_MENDED,
-            "right": RIGHT,
-            **(found := added(mended)),
-            **_shares(found),
-            "restored_share": _restored(by_wrong.get(WRONG_AND_MENDED, {}), found),
-        }
-        if mended
-        else None,
-    }
+def _poisoned(counts: Mapping[int, Sequence[Mapping[str, int]]], mended: Sequence[Mapping[str, int]]) -> dict[str, Any]:
+    by_wrong = {m: {"families": len(found), **added(found)} for m, found in counts.items() if found}
+    return _with_shares(by_wrong, {"families": len(mended), **added(mended)} if mended else None)
 
 
-def _shares(found: dict[str, int]) -> dict[str, float | None]:
+def pooled_poison(found: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Attacker → the counts of all sets in one, and their shares; attackers that had nothing to attack are left out."""
+    out = {}
+    for who in ATTACKERS:
+        there = [each["attackers"][who] for each in found if each.get("families")]
+        by_wrong: dict[int, list[dict[str, int]]] = {}
+        for counts in there:
+            for each in counts["wrong"]:
+                by_wrong.setdefault(each["wrong"], []).append({key: each[key] for key in COUNTED})
+        mended = [{key: each["recovered"][key] for key in COUNTED} for each in there if each["recovered"]]
+        if by_wrong:
+            out[who] = _with_shares({m: added(each) for m, each in by_wrong.items()}, added(mended) or None)
+    return out
+
+
+def _with_shares(by_wrong: Mapping[int, dict[str, int]], mended: dict[str, int] | None) -> dict[str, Any]:
+    recovered: dict[str, Any] | None = None
+    if mended is not None:
+        lost = by_wrong.get(WRONG_AND_MENDED, {}).get("displaced", 0)
+        restored = round(1 - mended["displaced"] / lost, 6) if lost else None
+        counts = {"wrong": WRONG_AND_MENDED, "right": RIGHT, **mended}
+        recovered = {**counts, **_shares(mended), "restored_share": restored}
+    return {"wrong": [{"wrong": m, **c, **_shares(c)} for m, c in sorted(by_wrong.items())], "recovered": recovered}
+
+
+def _shares(found: Mapping[str, int]) -> dict[str, float | None]:
     return {
         "displaced_share": share(found["displaced"], found["needs"]),
         "left_share": share(found["left"], found["needs"]),
     }
-
-
-def _restored(poisoned: dict[str, int], after: dict[str, int]) -> float | None:
-    """Of what was displaced, the part that is not any more."""
-    lost = poisoned.get("displaced", 0)
-    return round(1 - after["displaced"] / lost, 6) if lost else None
 
 
 def modes(replay: Replay) -> dict[str, Any]:
@@ -185,6 +191,7 @@ def modes(replay: Replay) -> dict[str, Any]:
         learner = everyday.without(taught, [one, other])
         scores = {"base": stage.score([*both.values()])}
         stage.write_more(outcomes)
+        learner.settle(always=True)
         scores["learned"] = stage.score([*both.values()], learner)
         with stage.centroids(outcomes):
             scores["single centroid"] = stage.score([*both.values()])
@@ -195,9 +202,7 @@ def modes(replay: Replay) -> dict[str, Any]:
         told(done, len(pairs))
     out: dict[str, Any] = {"pairs": len(pairs)}
     for part, count in asked_of.items():
-        means = {
-            system: np.mean(rows, axis=0) for (of, system), rows in values.items() if of == part and rows
-        }
+        means = {system: np.mean(rows, axis=0) for (of, system), rows in values.items() if of == part and rows}
         out[part] = {
             "needs": count,
             "systems": {
@@ -230,8 +235,7 @@ def duplicates(replay: Replay, stage: Stage, cards: Sequence[str]) -> dict[str, 
     rng = replay.rng("outcomes of duplicates")
     train, test = needs_by_card(replay)
     told = replay.told("duplicates")
-    runs, won, asked_of, put_above, failing_above, first = 0, 0, 0, 0, 0, 0
-    failing_asked = 0
+    runs, won, unlucky, asked_of, put_above, failing_above, first = 0, 0, 0, 0, 0, 0, 0
     for done, card in enumerate(cards, 1):
         asked = [test[card][at] for at in rng.permutation(len(test[card]))[:TEST_NEEDS]]
         pair = (card, DUPLICATE + card)
@@ -243,10 +247,12 @@ def duplicates(replay: Replay, stage: Stage, cards: Sequence[str]) -> dict[str, 
             continue
         needs = shuffled(train[card], rng)
         calls = [(needs[at % len(needs)], at // len(needs)) for at in range(CALLS)]
+        chances = rng.random((CALLS, 2)) < (UNRELIABLE, RELIABLE)
         outcomes = []
-        for need, again in calls:
-            outcomes.append(Happened(need, unreliable, bool(rng.random() < UNRELIABLE), 2 * again))
-            outcomes.append(Happened(need, reliable, bool(rng.random() < RELIABLE), 2 * again + 1))
+        for (need, again), (one, other) in zip(calls, chances.tolist(), strict=True):
+            outcomes.append(Happened(need, unreliable, one, 2 * again))
+            outcomes.append(Happened(need, reliable, other, 2 * again + 1))
+        unlucky += bool(chances[:, 0].sum() >= chances[:, 1].sum())
         ranked = stage.rank(there, stage.taught(outcomes))
         ahead = sum(above(ranked[need.id], reliable, unreliable) for need in there)
         runs, asked_of, put_above = runs + 1, asked_of + len(there), put_above + ahead
@@ -256,7 +262,6 @@ def duplicates(replay: Replay, stage: Stage, cards: Sequence[str]) -> dict[str, 
         worked = [Happened(needs[at % len(needs)], reliable, True, FAILED + at // len(needs)) for at in range(WORKED)]
         ranked = stage.rank(there, stage.taught([*failed, *worked]))
         failing_above += sum(above(ranked[need.id], unreliable, reliable) for need in there)
-        failing_asked += len(there)
         told(done, len(cards))
     return {
         "runs": runs,
@@ -268,16 +273,6 @@ def duplicates(replay: Replay, stage: Stage, cards: Sequence[str]) -> dict[str, 
         "needs_won": put_above,
         "needs_won_share": share(put_above, asked_of),
         "needs_unreliable_first_before": first,
-        "reversed_by_chance": round(expected_ties(), 6),
-        "failing": {"failed": FAILED, "worked_of_the_other": WORKED, "needs": failing_asked, "above": failing_above},
+        "runs_reversed_by_chance": unlucky,
+        "failing": {"failed": FAILED, "worked_of_the_other": WORKED, "needs": asked_of, "above": failing_above},
     }
-
-
-def expected_ties(calls: int = CALLS, low: float = UNRELIABLE, high: float = RELIABLE) -> float:
-    """How often the unreliable one succeeds at least as often as the reliable one, by chance alone."""
-
-    def odds(p: float) -> list[float]:
-        return [math.comb(calls, n) * p**n * (1 - p) ** (calls - n) for n in range(calls + 1)]
-
-    one, other = odds(low), odds(high)
-    return sum(one[a] * other[b] for a in range(calls + 1) for b in range(a + 1))

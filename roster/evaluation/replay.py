@@ -102,6 +102,7 @@ def replay(lessons: Sequence[Lesson], plan: ReplayPlan, progress: Progress) -> d
         "commit": checkout_commit(),
         "versions": versions_of({plan.model: opened}),
         "mean": _mean([found["harm"] for found in sets.values()], resampled, plan.k) if resampled else None,
+        "pooled": {"poison": attacks.pooled_poison([found.get("poison", {}) for found in sets.values()])},
         "sets": sets,
     }
 
@@ -121,7 +122,7 @@ def _one_set(
     with open_filled(lesson.test, encoder, plan.cache, on_card):
         pass  # the vectors are kept there; outcomes never are
     with open_scratch(lesson.test, encoder, plan.cache) as filled:
-        stage = Stage(filled, encoder, lesson.train.needs, plan.k)
+        stage = Stage(filled, lesson.train.needs, plan.k)
         test = lesson.test.needs
         one = Replay(name, stage, lesson.train.needs, test, _few(test, plan, name), plan.seed, plan.most, progress)
         if "harm" in plan.scenarios:
@@ -133,7 +134,7 @@ def _one_set(
         doubled = attacks.to_double(one) if "duplicates" in plan.scenarios else []
     if "duplicates" in plan.scenarios:
         with open_scratch(attacks.doubled(lesson.test, doubled), encoder, plan.cache) as filled:
-            found["duplicates"] = attacks.duplicates(one, Stage(filled, encoder, lesson.train.needs, plan.k), doubled)
+            found["duplicates"] = attacks.duplicates(one, Stage(filled, lesson.train.needs, plan.k), doubled)
     found["seconds"] = round(time.perf_counter() - begun, 2)
     return found, means
 

@@ -95,7 +95,7 @@ def _print_tables(figures: Mapping[str, Any]) -> None:
             table.add_row(*map(Text, row))
         console.print(table)
     table = Table("set", "scenario", "what", "figure")
-    for row in rows_of(figures):
-        table.add_row(*map(Text, row))
+    for cells in rows_of(figures):
+        table.add_row(*map(Text, cells))
     if table.row_count:
         console.print(table)

@@ -94,11 +94,15 @@ class Remembered:
 
 
 class Stage:
-    """One need set's scratch home, its train needs seen once, and whatever it is taught."""
+    """One need set's scratch home, its train needs seen once, and whatever it is taught.
 
-    def __init__(self, filled: Filled, encoder: Remembered, train: Sequence[Need], k: int) -> None:
+    filled: with an encoder, a `Remembered` one or every need is embedded again and again.
+    """
+
+    def __init__(self, filled: Filled, train: Sequence[Need], k: int) -> None:
         self.catalogue = filled.roster.catalogue
-        self.encoder = encoder
+        assert self.catalogue.encoder is not None
+        self.encoder = self.catalogue.encoder
         self.train = {need.id: need for need in train}
         self.k = k
         self._filled = filled
@@ -109,7 +113,7 @@ class Stage:
 
     def with_train(self, train: Sequence[Need]) -> Stage:
         """The same home with other train needs. Teach one of the two at a time: they have one history."""
-        return Stage(self._filled, self.encoder, train, self.k)
+        return Stage(self._filled, train, self.k)
 
     # ------------------------------------------------------------------------------------------ drafting
 

@@ -43,7 +43,7 @@ def open_taught(
     """A scratch home of the set after a success of every card for each train need that it serves."""
     with open_filled(needset, encoder, cache, on_card) as kept:
         embedded, embed_s = kept.embedded, kept.embed_s
-    with open_scratch(needset, encoder, cache) as filled:
-        stage = Stage(filled, Remembered(encoder), train, k)
+    with open_scratch(needset, Remembered(encoder), cache) as filled:
+        stage = Stage(filled, train, k)
         filled.roster.learner = stage.taught(right_ones(train), on_lesson)
         yield replace(filled, embedded=embedded, embed_s=embed_s)
