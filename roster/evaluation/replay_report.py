@@ -38,6 +38,8 @@ def write_replay_report(folder: Path, figures: Mapping[str, Any]) -> Path:
     return path
 
 
+_NOTE = "Second number: paired difference from no outcome; * where its 95 % interval is clear of 0."
+
 # --------------------------------------------------------------------------------------------------- rows
 
 
@@ -176,18 +178,17 @@ def replay_page(figures: Mapping[str, Any]) -> str:
 
 def _harm(figures: Mapping[str, Any]) -> Element:
     names = list(figures["mean"])
-    rows = [_row(row) for row in harm_rows(figures)]
+    rows = [_row(row[:3], 1, row[3:]) for row in harm_rows(figures)]
     weights = [
         [name, system, *_weights(found)]
         for name, each in figures["sets"].items()
         for system, found in each["harm"]["weights"].items()
     ]
-    note = "Second number: paired difference from no outcome; * where its 95 % interval is clear of 0."
     return el(
         "section",
         el("h2", "No harm"),
         el("p", "Every test need after all outcomes of the train needs, and after as many with three in ten wrong."),
-        table(f"ndcg@{figures['k']}", ["set", "needs", "outcomes", *names], rows, note),
+        table(f"ndcg@{figures['k']}", ["set", "needs", "outcomes", *names], rows, _NOTE),
         *replay_plots.harm(figures),
         table(
             "What evidence was found to be worth",
@@ -212,8 +213,20 @@ def _curves(figures: Mapping[str, Any]) -> Element:
         el("h2", "Learning curves"),
         el("p", "Outcomes of train needs in an order by chance, so many of each card and no more."),
         el("div", *drawn, class_="plots"),
-        _scenario_table(figures, "curve", "Learning curves in figures"),
+        _curve_table(figures, measure),
     )
+
+
+def _curve_table(figures: Mapping[str, Any], measure: str) -> Element:
+    rows, counts = [], ["all"]
+    for name, found in figures["sets"].items():
+        steps = found["curve"]["steps"]
+        counts = ["all" if step["per_card"] is None else str(step["per_card"]) for step in steps]
+        base = cell_text(found["curve"]["base"][measure])
+        for system in steps[0]["systems"]:
+            rows.append(_row([name, system], 2, [base, *(cell_text(s["systems"][system][measure]) for s in steps)]))
+    heads = ["set", "system", "no outcome", *counts]
+    return table(f"{measure} by outcomes a card", heads, rows, _NOTE, left=2)
 
 
 def _noisy(figures: Mapping[str, Any]) -> Element:
@@ -289,16 +302,25 @@ _SECTIONS = {
 
 def _scenario_table(figures: Mapping[str, Any], scenario: str, caption: str) -> Element:
     rows = [(name, what, shown) for name, of, what, shown in rows_of(figures) if of == scenario]
-    note = "Second number: paired difference from no outcome; * where its 95 % interval is clear of 0."
-    return table(caption, ["set", "what", "figure"], [_row(row, 2) for row in rows], note, left=2)
+    if not rows:
+        return el("p", "No set has needs enough for it.")
+    return table(caption, ["set", "what", "figure"], [_row(row, 2) for row in rows], _NOTE, left=2)
 
 
-def _row(cells: Sequence[str], left: int = 1) -> Element:
+def _row(cells: Sequence[str], left: int = 1, measured: Sequence[str] = ()) -> Element:
+    """A row whose first cells name it. measured: cells of `cell_text`, their differences on a line of their own."""
     return el(
         "tr",
         *(el("th", cell, scope="row") for cell in cells[:left]),
         *(el("td", cell, class_="n") for cell in cells[left:]),
+        *(_measured(*cell.partition(" ")[::2]) for cell in measured),
     )
+
+
+def _measured(mean: str, difference: str) -> Element:
+    clear = "even" if not difference.endswith("*") else "better" if difference.startswith("+") else "worse"
+    below = el("div", difference.replace("-", "−"), class_=f"difference {clear}") if difference else None
+    return el("td", mean, below, class_="n")
 
 
 def _made_by(figures: Mapping[str, Any]) -> Element:

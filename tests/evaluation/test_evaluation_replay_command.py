@@ -88,18 +88,21 @@ def test_the_page_needs_nothing_else(figures: dict[str, Any]) -> None:
         assert title in outline.texts["h2"]
 
 
-def test_poison_is_drawn_where_there_was_any(figures: dict[str, Any]) -> None:
+def test_poison_and_modes_are_shown_where_there_were_any(figures: dict[str, Any]) -> None:
     counts = {"families": 1, "needs": 4, "led": 4, "displaced": 1, "shown": 4, "left": 0}
     shares = {"displaced_share": 0.25, "left_share": 0.0}
     after = {"wrong": 4, "right": 4, **counts, **shares, "restored_share": 1.0}
     one = {"wrong": [{"wrong": 4, **counts, **shares}], "recovered": after}
     found = json.loads(json.dumps(figures))
+    means = {"ndcg@5": 0.75, "hit@1": 0.5, "hit@5": 1.0}
+    found["sets"]["small"]["modes"] = {"pairs": 1, "own": {"needs": 2, "systems": {"learned": means}}}
     found["pooled"]["poison"] = found["sets"]["small"]["poison"]["attackers"] = {"near": one, "far": one}
 
     outline = Outline(replay_page(found))
 
     assert outline.tags.count("svg") == 6
     assert "near, 4 wrong: 25.0%" in outline.texts["title"]
+    assert "0.750, hit@1 0.500" in outline.texts["td"]
     assert "displaced 25.0%, restored 100.0%" in outline.texts["td"]
 
 
