@@ -13,6 +13,7 @@ from roster.ranking import Scored
 def test_a_system_is_an_order_and_an_encoder() -> None:
     assert parse_system("hybrid") == System("hybrid", Order.HYBRID)
     assert parse_system("dense:org/model") == System("dense:org/model", Order.DENSE, "org/model")
+    assert parse_system("learned") == System("learned", Order.LEARNED)
     assert parse_system("hybrid:/a:b") == System("hybrid:/a:b", Order.HYBRID, "/a:b")
 
 
@@ -20,11 +21,6 @@ def test_a_system_is_an_order_and_an_encoder() -> None:
 def test_an_unknown_system_names_the_known_ones(name: str) -> None:
     with pytest.raises(RosterError, match="is not known: use lexical, dense, hybrid"):
         parse_system(name)
-
-
-def test_learning_is_said_to_be_missing() -> None:
-    with pytest.raises(RosterError, match="'learned' is not there yet"):
-        parse_system("learned")
 
 
 def test_each_order_has_its_own_cards_and_scores() -> None:
@@ -43,5 +39,6 @@ def test_each_order_has_its_own_cards_and_scores() -> None:
         return [(card.name, score) for card, score in ordered(order, running)]
 
     assert names(Order.HYBRID) == [("a", 0.9), ("c", 0.5), ("b", 0.5)]
+    assert names(Order.LEARNED) == names(Order.HYBRID)
     assert names(Order.DENSE) == [("b", 0.8), ("a", 0.2)]
     assert names(Order.LEXICAL) == [("c", 7.0), ("a", 7.0)]
