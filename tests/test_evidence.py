@@ -306,7 +306,7 @@ def test_too_little_to_tell_keeps_the_first_weights() -> None:
 def test_of_equal_weights_the_cautious_ones_are_chosen() -> None:
     """Slow before fast and small before large: what is not needed is not done."""
     helped = [sample(0.5, 0.51, Evidence(near=0.5, share=0.5, successes=50.0), Evidence()) for _ in range(40)]
-    strong = [sample(0.5, 0.6, Evidence(near=0.5, share=0.5, successes=50.0), Evidence()) for _ in range(40)]
+    strong = [sample(0.5, 0.75, Evidence(near=0.5, share=0.5, successes=50.0), Evidence()) for _ in range(40)]
 
     assert earn(helped, 1)[0] == FIRST_WEIGHTS  # which do it already
     assert earn(strong, 1)[0].slow

@@ -248,7 +248,7 @@ def test_without_history_a_learner_changes_nothing(bench: Bench) -> None:
     assert bench.learner.figures() == {
         "outcomes": 0,
         "cards": 0,
-        "weights": {"near": 0.0, "share": 0.2, "slow": False},
+        "weights": {"near": 0.1, "share": 0.2, "slow": False},
         "gain": 0.0,
     }
 
