@@ -15,11 +15,12 @@ from anyio import to_thread
 
 from roster.backends import Answer, Backend
 from roster.cards import Card
+from roster.config import Level
 from roster.database import atomic
 from roster.draft import Drafted
 from roster.errors import CallError, UnknownCardError, json_type
 from roster.failures import Failure, failure_of
-from roster.history import History, OutcomeRow
+from roster.history import History, Limits, OutcomeRow
 from roster.outcomes import CallReport, Outcome, classify
 from roster.reindex import Writer
 
@@ -28,6 +29,8 @@ __all__ = ["Called", "Caller", "checked_arguments", "unknown_card"]
 log = logging.getLogger(__name__)
 
 RECORD_WAIT_S = 0.2
+TRIMMED_AT_ONCE = 2
+"""Rows over the limits that a new one takes along: more than it adds, and no more than a call has the time for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,21 @@ def unknown_card(id_: object, known: Collection[str]) -> UnknownCardError:
 class Caller:
     """Carries calls out and records their outcomes."""
 
-    def __init__(self, backends: Mapping[str, Backend], writer: Writer, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        writer: Writer,
+        clock: Callable[[], float] = time.time,
+        *,
+        learning: Level = "full",
+        limits: Limits | None = None,
+    ) -> None:
         self._backends = backends
         self._writer = writer
         self._history = History(writer.db)
         self._clock = clock
+        self._learning = learning
+        self._limits = limits or Limits()
 
     async def call(
         self,
@@ -94,11 +107,9 @@ class Caller:
 
     def _need_of(self, drafted: Drafted | None, now: float) -> int | None:
         """The number of a draft's need, kept with the first call that the draft led to."""
-        if drafted is None or drafted.need is None:
+        if drafted is None or drafted.need is None or self._learning != "full":
             return None
-        if drafted.stored is None:
-            drafted.stored = self._history.keep_need(drafted.need, now)
-        return drafted.stored
+        return self._history.keep_need(drafted.need, now) if drafted.stored is None else drafted.stored
 
     def _record(
         self,
@@ -108,13 +119,15 @@ class Caller:
         report: CallReport,
         drafted: Drafted | None,
     ) -> None:
+        if self._learning == "off":
+            return
         now = self._clock()
         shown = drafted is not None and card.id in drafted.ids
         try:
-            with self._writer.lock, atomic(self._writer.db):
-                need = self._need_of(drafted, now)
-                self._history.record(
-                    OutcomeRow(
+            with self._writer.lock:
+                with atomic(self._writer.db):
+                    need = self._need_of(drafted, now)
+                    row = OutcomeRow(
                         card.id,
                         card.fingerprint,
                         outcome,
@@ -124,7 +137,11 @@ class Caller:
                         drafted=shown,
                         need=need,
                     )
-                )
+                    self._history.record(row)
+                    self._history.trim(self._limits, now, TRIMMED_AT_ONCE)
+                if drafted is not None:
+                    # Not before it is committed: a number that was rolled back is given to another need.
+                    drafted.stored = need
         except sqlite3.Error as error:
             # The caller has an answer; a full disk must not take it away.
             log.warning("an outcome of %s could not be recorded: %s", card.id, error)

@@ -17,7 +17,8 @@ from roster.dense import DenseIndex
 from roster.evidence import (
     FIRST_WEIGHTS,
     MODES,
-    RATING_HALF_LIFE_S,
+    RATING_CALLS,
+    RATING_START,
     Evidence,
     Lessons,
     Sample,
@@ -28,6 +29,7 @@ from roster.evidence import (
     rating,
 )
 from roster.history import Event, History
+from roster.ratings import Standing
 from roster.vectors import Vectors
 
 __all__ = ["Learner", "Learning"]
@@ -58,14 +60,6 @@ class Learning:
     ratings: Mapping[int, float] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class _Record:
-    """A card's calls, decayed to a reference time."""
-
-    calls: float = 0.0
-    successes: float = 0.0
-
-
 class _State:
     """Everything learned up to one outcome. Built by one thread; afterwards used under the learner's lock."""
 
@@ -83,28 +77,26 @@ class _State:
         self._judged: Mapping[int, object] = {}
         self._needs = needs and bool(encoder)
         self._modes: DenseIndex | None = None
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, Standing] = {}
         self._prints: dict[int, str] = {}
         events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
         for start in range(0, len(events), CHUNK):
-            self._take(events[start : start + CHUNK])
+            self._take(events[start : start + CHUNK], now)
 
     # -------------------------------------------------------------------------------------- taking in
 
-    def catch_up(self, newest: tuple[int, int]) -> None:
+    def catch_up(self, newest: tuple[int, int], now: float) -> None:
         """Take in what was recorded since, unless that is too much to do on the way to a draft."""
         after = self.seen[0]
         events = self._catalogue.reading(lambda db: History(db).events(after))
         if len(events) <= AT_ONCE:
-            self._take(events)
+            self._take(events, now)
             self.seen = newest
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _take(self, events: Sequence[Event], now: float) -> None:
         for event in events:
-            record = self._records.setdefault(event.card, _Record())
-            weight = 2.0 ** ((event.at - self.started) / RATING_HALF_LIFE_S)
-            record.calls += weight
-            record.successes += weight * event.success
+            standing = self._records.get(event.card, Standing())
+            self._records[event.card] = standing.add(event.at, event.success, now)
         taught = self._lessons_in(events) if self._needs else []
         if not taught:
             return
@@ -205,13 +197,12 @@ class _State:
 
     def ask(self, need: Vectors | None, cards: Collection[int], now: float) -> Learning:
         """What was learned of these cards."""
-        aged = 2.0 ** ((self.started - now) / RATING_HALF_LIFE_S)
         entries = self._catalogue.draftable()
         ratings = {}
         for number in cards:
-            record = self._records.get(entries[number].card.id) if number in entries else None
-            if record is not None:
-                ratings[number] = rating(record.successes * aged, record.calls * aged)
+            standing = self._records.get(entries[number].card.id) if number in entries else None
+            if standing is not None:
+                ratings[number] = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
         evidence = self.lessons.about(need, cards) if self.lessons is not None and need is not None else {}
         return Learning(self.weights, evidence, ratings)
 
@@ -243,7 +234,7 @@ class Learner:
             if state is None or state.encoder != self._encoder() or cleared:
                 state = self._state = self._fresh()
             elif newest[0] > state.seen[0]:
-                state.catch_up(newest)
+                state.catch_up(newest, self._clock())
             state.forget_changed()
 
     def settle(self, *, always: bool = False) -> bool:

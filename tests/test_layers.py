@@ -20,10 +20,10 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-words vectors outcomes jsonc
-cards failures config evidence
+words vectors outcomes jsonc terminal
+cards failures config ratings evidence
 briefs database
-registry history lexical encoder dense ratings
+registry history lexical encoder dense
 ranking
 backends
 catalogue
@@ -32,7 +32,7 @@ draft
 call
 app
 server
-serve commands demo evaluation
+serve commands records demo evaluation
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
