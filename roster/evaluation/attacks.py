@@ -114,7 +114,7 @@ def poison(replay: Replay) -> dict[str, Any]:
             if not pool:
                 continue
             wrong = pool[int(rng.integers(len(pool)))]
-            # The weights of all outcomes; those of this family's needs and the two cards' records start at nothing.
+            # Of the right card nothing is known; of the wrong one what it did for its own needs.
             learner = everyday.without(needs, [card])
             before = stage.rank(asked, learner)
             taken = 0
