@@ -1,4 +1,4 @@
-"""What a failure's words say: the class they stand for, the rule that says so, and how long to wait. Pure.
+"""What a failure's words say: the class they stand for and the rule that says so. Pure.
 
 Text is the last thing to believe, and it is only ever asked about a call that has failed. Bounded: the first and the
 last 2,000 characters are read. What is quoted, and what a text merely names (paths, addresses, identifiers), is what
@@ -16,11 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from roster.outcomes import Clue, Outcome, class_of_status
+from roster.waits import ends_of
 
-__all__ = ["READ", "read", "wait_in"]
-
-READ = 2_000
-"""Characters read at either end of a text."""
+__all__ = ["read", "read_code"]
 
 LONGEST_WORD = 60
 
@@ -103,7 +101,7 @@ def _slot(word: str, lists: Mapping[str, str]) -> str:
     word = word.removesuffix("?")
     match word:
         case "~":
-            return r"(?: (?![.:] )\S+){0,%d}?" % (2 if optional else 6)
+            return rf"(?: (?![.:] )\S+){{0,{2 if optional else 6}}}?"
         case "^":
             return r"(?:^|(?<= \.)|(?<= :))"
         case "$":
@@ -143,7 +141,9 @@ _FILE = re.compile(
     re.IGNORECASE,
 )
 _PINNED = re.compile(r"(?<![\w.-])[\w.-]{1,100}(?:==|>=|<=|~=|@)v?\d[\w.*-]*")
-_HASH = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b(?=[a-f]{0,64}\d)[0-9a-f]{12,64}\b", re.IGNORECASE)
+_HASH = re.compile(
+    r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b(?=[a-f]{0,64}\d)[0-9a-f]{12,64}\b", re.IGNORECASE
+)
 _NAMED = re.compile(
     r"\b((?i:id|at|path|name|named|called|role|user|table|column|index|bucket|policy|branch|relation|constraint|function|"
     r"database|topic|queue|field|parameter|argument|property|struct|key))\s+"
@@ -183,13 +183,13 @@ def _plain(text: str, *, quoted: bool) -> str:
         text = pattern.sub(" § ", text)
     text = _NAMED.sub(r"\1 §", text)
     words: list[str] = []
-    for token in _TOKEN.findall(_HUMP.sub(" ", text.replace("\u2019", "'").replace("'", ""))):
-        if token in ".!?;\n()—–":
+    for word in _TOKEN.findall(_HUMP.sub(" ", text.replace("\u2019", "'").replace("'", ""))):
+        if word in ".!?;\n()—–":
             if words and words[-1] != ".":
                 words.append(".")
         else:
-            folded = token.casefold()
-            words.append(_CONTRACTIONS.get(folded, folded) if len(token) <= LONGEST_WORD else "§")
+            folded = word.casefold()
+            words.append(_CONTRACTIONS.get(folded, folded) if len(word) <= LONGEST_WORD else "§")
     plain = f" {' '.join(words)} "
     for apart, together in (("can not", "cannot"), ("time out", "timeout"), ("un authorized", "unauthorized")):
         plain = plain.replace(f" {apart} ", f" {together} ")
@@ -273,13 +273,14 @@ def _decisive(text: str) -> str:
 # ------------------------------------------------------------------------------------------- numbers
 
 _STATUS = re.compile(
-    r"(?: http(?: error| status| code)*| status(?: code)*| error(?: code)*| code| returned(?: error)?| response(?: code)*|"
-    r" responded with| answered(?: with)?| got(?: a)?| with|^| \.)(?: [:=])? (?:a |an )?([45]\d\d)(?= )"
+    r"(?: http(?: error| status| code)*| status(?: code)*| error(?: code)*| code| returned(?: error)?|"
+    r" response(?: code)*| responded with| answered(?: with)?| got(?: a)?| with|^| \.)(?: [:=])? (?:a |an )?"
+    r"([45]\d\d)(?= )"
 )
 _STATUS_AND_REASON = re.compile(
-    r" ([45]\d\d) (?:client error|server error|unauthorized|forbidden|not found|bad request|too many|internal|bad gateway|"
-    r"error|response|service|gateway|conflict|gone|payment|unprocessable|precondition|request|method|locked|"
-    r"not acceptable|unavailable|status)"
+    r" ([45]\d\d) (?:client error|server error|unauthorized|forbidden|not found|bad request|too many|internal|"
+    r"bad gateway|error|response|service|gateway|conflict|gone|payment|unprocessable|precondition|request|method|"
+    r"locked|not acceptable|unavailable|status)"
 )
 _NUMBERS = (
     ("errno", re.compile(r"\[Errno (-?\d+)\]|\(os error (\d+)\)")),
@@ -335,7 +336,7 @@ def _read_words(words: str) -> tuple[Clue | None, int]:
 
 def read(text: str) -> Clue | None:
     """What a failure's text says; None when it says nothing that is known here."""
-    raw = text if len(text) <= 2 * READ else f"{text[:READ]}\n{text[-READ:]}"
+    raw = ends_of(text)
     if re.fullmatch(r"\s*'[^'\n]{1,80}'\s*", raw):
         return Clue(Outcome.INTERNAL, "bare-key")  # what is left of a KeyError when only its text is handed on
     traced = _FRAME.search(raw) is not None or _PYTHON_TRACE.search(raw) is not None
@@ -358,72 +359,6 @@ def read(text: str) -> Clue | None:
     return clue
 
 
-# ----------------------------------------------------------------------------------------------- waits
-
-_UNITS = {
-    "ms": 0.001, "millisecond": 0.001, "milliseconds": 0.001, "毫秒": 0.001, "ミリ秒": 0.001,
-    "s": 1, "sec": 1, "secs": 1, "second": 1, "seconds": 1, "秒": 1, "秒钟": 1, "sekunde": 1, "sekunden": 1,
-    "seconde": 1, "secondes": 1, "segundo": 1, "segundos": 1,
-    "m": 60, "min": 60, "mins": 60, "minute": 60, "minutes": 60, "分": 60, "分钟": 60, "分間": 60, "minuten": 60,
-    "minuto": 60, "minutos": 60,
-    "h": 3600, "hr": 3600, "hrs": 3600, "hour": 3600, "hours": 3600, "小时": 3600, "時間": 3600, "stunde": 3600,
-    "stunden": 3600, "heure": 3600, "heures": 3600, "hora": 3600, "horas": 3600,
-    "d": 86400, "day": 86400, "days": 86400, "天": 86400, "日": 86400, "tag": 86400, "tage": 86400, "tagen": 86400,
-    "jour": 86400, "jours": 86400, "día": 86400, "días": 86400,
-}  # fmt: skip
-_UNIT = "|".join(sorted(_UNITS, key=len, reverse=True))
-_ONE = rf"(\d{{1,9}}(?:[.,]\d{{1,9}})?|an?|one|une?|eine[rm]?)\s{{0,3}}({_UNIT})(?![a-z])"
-_MORE = rf"(?:\s{{0,3}}(?:,|and|und|et|y)?\s{{0,3}}{_ONE})?"
-_SPAN = re.compile(f"{_ONE}{_MORE}{_MORE}", re.IGNORECASE)
-_CLOCK = re.compile(r"(\d{1,2}):(\d\d)(?::(\d\d))?")
-_BEFORE = re.compile(
-    r"(?:re-?try[ _-]?(?:again[ _-]?)?(?:after|in|delay)|try(?:ing)? (?:(?:this|it|your request|the request) )?again "
-    r"(?:in|after)|(?:come|check|ask|call|be) (?:(?:back|again|retried) ?)?(?:again )?(?:in|after)|"
-    r"(?:please )?wait(?: for)?(?: at least| another)?|reset(?:s|ting)?[ _]?(?:in|after)|"
-    r"(?:available|allowed|possible|permitted|unblocked|lifted)(?: again)? (?:in|after)|another (?:one|\w{1,20}) in|"
-    r"next (?:\w{1,20} ){1,3}?in|again in|back in|cooldown(?: of|:)?|backoff(?: of|:)?|retryDelay|retry_delay|"
-    r"(?P<loose>\bin|\bdans|\ben|\bnach|\bdentro de|\baprès))"
-    r"[\"']?\s{0,3}[:=]?\s{0,3}[\"']?\s{0,3}(?:about |approximately |around |at least |etwa |environ |unos )?",
-    re.IGNORECASE,
-)
-_HINTS = re.compile(
-    r"retry|try|wait|again|resets?|available|allowed|back|cooldown|slow|another|next|nochmal|erneut|versuch|warten|"
-    r"réessay|patient|essay|reintent|intent|espere|attend",
-    re.IGNORECASE,
-)
-_AFTER = re.compile(rf"(\d{{1,9}}(?:\.\d{{1,9}})?)\s{{0,3}}({_UNIT})\s{{0,3}}(?:后|後|以后|之后|以後|待って|お待ち)")
-_HEADER = re.compile(
-    r"retry[ _-]?after(?:[_-]?(ms|millis\w*|seconds?))?[\"']?\s{0,3}[:=]\s{0,3}[\"']?(\d{1,9}(?:\.\d{1,9})?)\s{0,3}([a-z]*)",
-    re.IGNORECASE,
-)
-
-
-def _seconds(found: re.Match[str]) -> float:
-    numbers, units = found.groups()[::2], found.groups()[1::2]
-    return sum(
-        (float(number.replace(",", ".")) if number[0].isdigit() else 1.0) * _UNITS[unit.lower()]
-        for number, unit in zip(numbers, units, strict=True)
-        if number is not None
-    )
-
-
-def wait_in(text: str) -> float | None:
-    """How many seconds a text says to wait before another try, if it gives a duration; the last one it gives."""
-    text = text if len(text) <= 2 * READ else f"{text[:READ]}\n{text[-READ:]}"
-    found: list[tuple[int, float]] = []
-    for header in _HEADER.finditer(text):
-        scale, number, unit = header.groups()
-        factor = 0.001 if (scale or "").lower().startswith("m") else _UNITS.get(unit.lower(), 1)
-        found.append((header.start(), float(number) * factor))
-    found += [(after.start(), float(after[1]) * _UNITS[after[2]]) for after in _AFTER.finditer(text)]
-    for before in _BEFORE.finditer(text):
-        at = before.start()
-        if before["loose"] and not _HINTS.search(text[max(0, at - 60) : at]):
-            continue
-        rest = text[before.end() : before.end() + 60]
-        if clock := _CLOCK.match(rest):
-            parts = [int(part) for part in clock.groups() if part is not None]
-            found.append((at, float(sum(part * 60**place for place, part in enumerate(reversed(parts))))))
-        elif span := _SPAN.match(rest):
-            found.append((at, _seconds(span)))
-    return round(max(found)[1], 3) if found else None
+def read_code(code: str) -> tuple[Clue | None, int]:
+    """What a code word such as `RATE_LIMITED` or `AccessDeniedException` says, and its weight."""
+    return _weightiest(_table().english, _plain(code, quoted=True))

@@ -146,6 +146,15 @@ class History:
                 out[number] = list(zip(pairs["number"].tolist(), pairs["score"].tolist(), strict=True))
         return out
 
+    def failure_kinds(self) -> dict[str, dict[str, int]]:
+        """Card id → failure kind → how many calls ended in it."""
+        out: dict[str, dict[str, int]] = {}
+        for card, kind, count in self._db.execute(
+            "SELECT card, failure, count(*) FROM outcomes WHERE failure IS NOT NULL GROUP BY card, failure"
+        ):
+            out.setdefault(card, {})[kind] = count
+        return out
+
     # ---------------------------------------------------------------------------------------- suggestions
 
     def suggest(self, failed: str, suggested: str, compatible: bool | None, at: float) -> int:
