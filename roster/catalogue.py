@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -24,6 +25,8 @@ from roster.vectors import Vectors
 from roster.words import fold, squashed
 
 __all__ = ["Catalogue"]
+
+T = TypeVar("T")
 
 
 class Catalogue:
@@ -128,6 +131,11 @@ class Catalogue:
         """Calls and successes by card id, read past whoever is writing."""
         with self._lock:
             return History(self._db).tallies()
+
+    def reading(self, ask: Callable[[sqlite3.Connection], T]) -> T:
+        """What `ask` makes of the database, read past whoever is writing."""
+        with self._lock:
+            return ask(self._db)
 
     def servers(self) -> dict[str, ServerNote]:
         """The last note of every backend, read past whoever is writing."""

@@ -52,6 +52,16 @@ def _print_json(value: Any) -> None:
     print(json.dumps(value, ensure_ascii=not _unicode_out(), indent=1))
 
 
+def _ask(question: str) -> None:
+    """Go on only after a yes on a terminal."""
+    if not sys.stdin.isatty():
+        raise typer.BadParameter("there is nobody to ask: add --yes")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        print("roster: nothing was changed", file=sys.stderr)
+        raise typer.Exit(1)
+
+
 def _unicode_out() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
@@ -152,6 +162,53 @@ def demo(
     from roster.demo.session import run_demo
 
     run_demo(keep=keep, out=_print_json if as_json else None)
+
+
+@app.command()
+def ratings(
+    server: Annotated[str | None, typer.Option("--server", help="Only the cards of this server.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How each card has worked here: calls, success rate and its lower bound, latency, failures by kind."""
+    from roster import records
+
+    records.ratings(server=server, out=_print_json if as_json else None)
+
+
+@app.command()
+def scorecard(
+    id_: Annotated[str, typer.Argument(metavar="ID", help="The card's id.")], as_json: AsJson = False
+) -> None:
+    """One card's record by class and failure kind, in all and under each definition it has had."""
+    from roster import records
+
+    records.scorecard(id_, out=_print_json if as_json else None)
+
+
+history = typer.Typer(help="What is recorded of calls, how much of it, and within which limits.")
+app.add_typer(history, name="history", invoke_without_command=True)
+
+
+@history.callback()
+def _history(ctx: typer.Context, as_json: AsJson = False) -> None:
+    if ctx.invoked_subcommand is None:
+        from roster import records
+
+        records.history(out=_print_json if as_json else None)
+
+
+@history.command("clear")
+def clear_history(
+    needs: Annotated[bool, typer.Option("--needs", help="Only the vectors of needs; ratings stay.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget what is recorded of calls, for good. Cards and their vectors stay."""
+    if not yes:
+        _ask(f"Forget {'the vectors of all needs' if needs else 'all outcomes, needs and suggestions'}?")
+    from roster import records
+
+    records.clear_history(needs_only=needs, out=_print_json if as_json else None)
 
 
 app.command("eval")(eval_command)

@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -24,35 +25,17 @@ from roster.draft import Draft, checked_k, checked_need
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, RosterError
 from roster.history import History
-from roster.lint import Level
+from roster.lint import Severity
 from roster.lint import lint as find_faults
 from roster.ranking import Match, dense_weight, steps_share
 from roster.registry import ServerNote
 from roster.reindex import embed_missing
+from roster.terminal import Out, plain, when
 from roster.words import length_of, steps_of
 
 __all__ = ["draft", "lint", "reindex", "status", "unquarantine"]
 
-Out = Callable[[Any], None] | None
-
-_LONGEST_SHOWN = 300
 _STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
-
-
-def _when(at: float | None) -> str:
-    if at is None:
-        return "never"
-    ago = max(0.0, time.time() - at)
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if ago >= size:
-            return f"{ago / size:.0f} {unit} ago"
-    return "just now"
-
-
-def _plain(text: object) -> Text:
-    """Text from outside, as text: a `[` is not markup, an escape sequence does nothing, and it ends some time."""
-    line = "".join(c if c.isprintable() else " " for c in str(text))
-    return Text(line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}…")
 
 
 # ---------------------------------------------------------------------------------------------- draft
@@ -98,6 +81,10 @@ def _draft_json(made: Draft, explain: bool) -> dict[str, Any]:
                 "step": scored.step,
                 "named": scored.named,
                 "covered": scored.covered,
+                "base": scored.base,
+                "learned": asdict(scored.learned) if scored.learned is not None else None,
+                "boost": scored.boost,
+                "rating": scored.rating,
             }
             for card, scored in made.running
         ]
@@ -137,10 +124,10 @@ def _print_draft(made: Draft, explain: bool) -> None:
             if starter.rated:
                 line.append("  (works well here)", style="dim")
             console.print(line)
-            console.print(_plain(f"   {wire['description']}"))
+            console.print(plain(f"   {wire['description']}"))
         return
     table = Table(
-        title=_plain(made.need),
+        title=plain(made.need),
         title_justify="left",
         caption=_formula(made.need, made.unread),
     )
@@ -152,7 +139,7 @@ def _print_draft(made: Draft, explain: bool) -> None:
             str(place), card.id, _number(scored.score), _number(scored.similarity), _number(scored.dense),
             _number(scored.step), _number(scored.bm25, 2), _number(scored.lexical), "yes" if scored.named else "",
         ]  # fmt: skip
-        table.add_row(*(_plain(cell) for cell in cells), style=style)
+        table.add_row(*(plain(cell) for cell in cells), style=style)
     console.print(table)
 
 
@@ -186,6 +173,8 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
             roster.forget_vectors()
         with _progress("embedding") as on_progress:
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
+        roster.prune_history()
+        roster.learn(always=True)
         sightings = [sighting for each in roster.sightings.values() for sighting in each]
         living = roster.catalogue.living()
         failed = {name: b.reason for name, b in roster.pool.items() if name not in roster.sightings}
@@ -301,42 +290,58 @@ def _status(roster: Roster) -> dict[str, Any]:
         "index": manifest,
         "encoder": encoder,
         "calls": sum(tally.calls for tally in calls.values()),
+        "learning": _learning(roster),
         "problems": [str(problem) for problem in config.problems],
     }
+
+
+def _learning(roster: Roster) -> dict[str, Any] | None:
+    """What past outcomes count at present; None when learning is off."""
+    if roster.learner is None:
+        return None
+    roster.learner.refresh()
+    return roster.learner.figures()
 
 
 def _print_status(seen: dict[str, Any]) -> None:
     console = Console()
     encoder, index = seen["encoder"], seen["index"]
-    console.print(_plain(f"home {seen['home']}, mode {seen['mode']}"))
+    console.print(plain(f"home {seen['home']}, mode {seen['mode']}"))
     table = Table()
     for heading in ("server", "state", "tools", "connect", "listed", "last error"):
         table.add_column(heading, justify="right" if heading in ("tools", "connect") else "left")
     for name, server in seen["servers"].items():
         connect = "" if server["connect_ms"] is None else f"{server['connect_ms']:.0f} ms"
-        error = f"{server['last_error']}, {_when(server['last_error_at'])}" if server["last_error"] else ""
+        error = f"{server['last_error']}, {when(server['last_error_at'])}" if server["last_error"] else ""
         cells = [name, Text(server["state"], style=_STYLES.get(server["state"], "")), server["tools"], connect]
-        table.add_row(
-            *(_plain(c) if not isinstance(c, Text) else c for c in [*cells, _when(server["listed_at"]), error])
-        )
+        table.add_row(*(plain(c) if not isinstance(c, Text) else c for c in [*cells, when(server["listed_at"]), error]))
     console.print(table)
     covered = f"{index['count']} cards, encoder {index['encoder'][:8]}" if index else "not made yet (roster reindex)"
     console.print(
-        _plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
+        plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
     )
-    console.print(_plain(f"index: {covered}"))
+    console.print(plain(f"index: {covered}"))
+    if seen["learning"]:
+        learnt, weights = seen["learning"], seen["learning"]["weights"]
+        console.print(
+            plain(
+                f"learning: {learnt['outcomes']} outcomes of {learnt['cards']} cards; nearness counts "
+                f"{weights['near']:g}, share {weights['share']:g}{', slowly' if weights['slow'] else ''} "
+                f"(nDCG@5 {learnt['gain']:+.3f} on them)"
+            )
+        )
     named = encoder.get("name") or encoder["model"]
     waiting = f", {encoder['unembedded']} texts to embed (roster reindex)" if encoder.get("unembedded") else ""
-    console.print(_plain(f"encoder: {named}{waiting}"))
+    console.print(plain(f"encoder: {named}{waiting}"))
     for id_ in seen["quarantined"]:
-        console.print(_plain(f"quarantined: {id_} (roster unquarantine {id_})"))
+        console.print(plain(f"quarantined: {id_} (roster unquarantine {id_})"))
     for problem in [*seen["problems"], *([encoder["error"]] if "error" in encoder else [])]:
         console.print(Text(f"problem: {problem}", style="yellow"))
     for name, server in seen["servers"].items():
         if server["state"] in ("failed", "misconfigured") and server["reason"]:
             console.print(Text(f"problem: {name}: {server['reason']}", style="yellow"))
         if server["rejected"]:
-            console.print(_plain(f"problem: {name}: unusable tools: {', '.join(server['rejected'])}"), style="yellow")
+            console.print(plain(f"problem: {name}: unusable tools: {', '.join(server['rejected'])}"), style="yellow")
 
 
 # ----------------------------------------------------------------------------------------------- lint
@@ -346,15 +351,15 @@ def lint(path: Path | None, *, out: Out) -> int:
     """Print what a person should mend in a config; how many errors there are."""
     path = path if path is not None else find_home().folder
     findings = find_faults(path, os.environ)
-    errors = sum(finding.level is Level.ERROR for finding in findings)
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
     if out is not None:
-        rows = [{"level": f.level.value, "where": f.where, "message": f.message} for f in findings]
+        rows = [{"level": f.severity.value, "where": f.where, "message": f.message} for f in findings]
         out({"path": str(path), "findings": rows, "errors": errors, "warnings": len(findings) - errors})
         return errors
     console = Console()
     for finding in findings:
-        style = "red" if finding.level is Level.ERROR else "yellow"
-        line = Text(f"{finding.level.value}: ", style=style) + _plain(f"{finding.where}: {finding.message}")
+        style = "red" if finding.severity is Severity.ERROR else "yellow"
+        line = Text(f"{finding.severity.value}: ", style=style) + plain(f"{finding.where}: {finding.message}")
         console.print(line, soft_wrap=True)
     console.print(f"errors: {errors}, warnings: {len(findings) - errors}")
     return errors

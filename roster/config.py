@@ -25,6 +25,7 @@ from roster.errors import ConfigError, VariableError
 __all__ = [
     "Config",
     "Home",
+    "Level",
     "Mode",
     "Problem",
     "ServerSpec",
@@ -35,6 +36,7 @@ __all__ = [
     "find_home",
     "load_config",
     "open_home",
+    "read_config",
 ]
 
 
@@ -74,6 +76,10 @@ _THEIRS = frozenset(
 )
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Level = Literal["off", "ratings", "full"]
+"""What is recorded of calls: nothing, how they ended, or also the vectors of the needs they served.
+
+A lower level leaves what is there until it is cleared."""
 
 
 class ServerSpec(BaseModel):
@@ -115,7 +121,11 @@ class Settings(BaseModel):
     model: str | None = Field(default=None, min_length=1)
     threads: int = Field(default=1, ge=1, le=64)
     quarantine: Literal["off", "draft"] = "draft"
+    learning: Level = "full"
     skills: tuple[str, ...] = ()
+    history_days: float = Field(default=365, gt=0, le=36_500)
+    history_outcomes: int = Field(default=100_000, ge=1, le=10_000_000)
+    history_needs: int = Field(default=20_000, ge=1, le=1_000_000)
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,54 @@ MIGRATIONS = (
         compatible INTEGER,                 -- NULL: its schema cannot be checked
         taken_at REAL
     )""",
+    """CREATE TABLE learning (
+        encoder TEXT PRIMARY KEY,
+        near REAL NOT NULL,                 -- what evidence counts, as this home's own past needs chose it
+        share REAL NOT NULL,
+        slow INTEGER NOT NULL,
+        gain REAL NOT NULL,
+        outcomes INTEGER NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    # The two tables once more, with numbers that are never used again: who remembers one of them must not find
+    # another row behind it after the history was cleared.
+    """CREATE TABLE outcomes_2 (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        card TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        outcome TEXT NOT NULL,
+        failure TEXT,
+        retryable INTEGER,
+        partial INTEGER,
+        person INTEGER,
+        latency_ms REAL NOT NULL,
+        drafted INTEGER NOT NULL,           -- 1 when the call named a draft this card was in
+        need INTEGER REFERENCES needs (number) ON DELETE SET NULL,
+        declared INTEGER,
+        rule TEXT,                          -- what decided the class, by its name
+        fault TEXT,                         -- caller, tool or backend
+        counted INTEGER NOT NULL DEFAULT 1  -- 0: not held against the tool
+    )""",
+    "INSERT INTO outcomes_2 SELECT number, at, card, fingerprint, outcome, failure, retryable, partial, person, "
+    "latency_ms, drafted, need, declared, rule, fault, counted FROM outcomes",
+    "DROP TABLE outcomes",
+    "ALTER TABLE outcomes_2 RENAME TO outcomes",
+    "CREATE INDEX outcomes_by_card ON outcomes (card, at, outcome, counted)",  # all that tallies read
+    "CREATE INDEX outcomes_by_need ON outcomes (need)",
+    "CREATE INDEX outcomes_by_age ON outcomes (at)",
+    """CREATE TABLE suggestions_2 (
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        failed TEXT NOT NULL,
+        suggested TEXT NOT NULL,
+        compatible INTEGER,                 -- NULL: its schema cannot be checked
+        taken_at REAL
+    )""",
+    "INSERT INTO suggestions_2 SELECT number, at, failed, suggested, compatible, taken_at FROM suggestions",
+    "DROP TABLE suggestions",
+    "ALTER TABLE suggestions_2 RENAME TO suggestions",
+    "CREATE INDEX suggestions_by_age ON suggestions (at)",
 )
 
 

@@ -120,6 +120,16 @@ class DenseIndex:
             if number >= 0
         ]
 
+    def mean(self) -> NDArray[np.float32]:
+        """(dim,) mean of all rows; zeros for an empty index."""
+        with self._lock:
+            numbers = np.asarray(sorted(self._numbers), dtype=np.int64)
+            if not len(numbers):
+                return np.zeros(self.dim, np.float32)
+            rows: NDArray[np.float32] = self._index.reconstruct_batch(numbers)
+        mean: NDArray[np.float32] = rows.mean(axis=0)
+        return mean
+
     def floor(self, need: Vectors) -> float:
         """The similarity of the card farthest from a need: the other end of min-max. 0 for an empty index."""
         farthest = self.search(-need, 1)

@@ -14,6 +14,7 @@ from roster.cards import Card
 from roster.catalogue import Catalogue
 from roster.errors import NeedError, json_type
 from roster.history import NeedRow, Tally
+from roster.learning import Learner, Learning
 from roster.ranking import (
     Match,
     Scored,
@@ -25,6 +26,7 @@ from roster.ranking import (
     scaled,
     spread,
     steps_share,
+    with_learning,
 )
 from roster.ratings import wilson_lower
 from roster.registry import Entry
@@ -38,6 +40,8 @@ MAX_K = 10
 MAX_NEED_CHARACTERS = 20_000
 CANDIDATES = 200
 """How many cards each stage puts in the running: far more than k, so that the blend and not a stage decides."""
+ASKED = 40
+"""How many cards of the running past outcomes are asked about: those further down are too far for evidence."""
 LEARNED_FROM = 50
 """How many cards of a need's running are kept with it: what learning weighs its evidence against."""
 
@@ -83,7 +87,8 @@ class Draft:
         """What learning may keep of this draft: the need's vector and the cards in the running, no words."""
         if self.vector is None:
             return None
-        running = [(scored.number, scored.score) for _, scored in self.running[:LEARNED_FROM]]
+        # Scores without evidence, or it would be weighed against itself.
+        running = [(scored.number, scored.base) for _, scored in self.running[:LEARNED_FROM]]
         return NeedRow(self.encoder, self.vector, running)
 
 
@@ -142,18 +147,24 @@ def rated_first(entries: Mapping[int, Entry], tallies: Mapping[str, Tally]) -> l
 
 
 def draft(
-    catalogue: Catalogue, need: str, k: int = DEFAULT_K, tallies: Callable[[], Mapping[str, Tally]] = dict
+    catalogue: Catalogue,
+    need: str,
+    k: int = DEFAULT_K,
+    tallies: Callable[[], Mapping[str, Tally]] = dict,
+    learner: Learner | None = None,
 ) -> Draft:
     """The best k cards for a need. Synchronous and processor-bound; deterministic for one state of the database.
 
-    tallies: read only when fewer than k cards match.
+    tallies: read only when fewer than k cards match. learner: what past outcomes add; None: nothing.
     """
     catalogue.refresh()
+    if learner is not None:
+        learner.refresh()
     entries = catalogue.draftable()
     words = length_of(need)
     bm25 = {number: score for number, score in catalogue.words(need, CANDIDATES) if number in entries}
     named = catalogue.named(names_in(need)) & entries.keys()
-    meant = _meaning(catalogue, need, words, entries.keys(), {*bm25, *named})
+    meant = _meaning(catalogue, need, words, entries.keys(), {*bm25, *named}, learner)
     blended = blend(
         meant.similarities,
         meant.floor,
@@ -163,12 +174,18 @@ def draft(
         steps=meant.steps,
         share=steps_share(words),
     )
+    learned = Learning()
+    if learner is not None:
+        learned = learner.ask(meant.vector, {*meant.served, *(scored.number for scored in rank(blended, ASKED))})
+        blended = with_learning(blended, learned.evidence, learned.weights, learned.ratings)
     blended = spread(blended, meant.steps, MAX_K, steps_share(words))
     running = tuple((entries[scored.number].card, scored) for scored in rank(blended, CANDIDATES))
     best, shared = max(meant.similarities.values(), default=1.0), max(bm25.values(), default=0.0)
     # A named card fits, and a need beyond ASCII is never judged: the embedded model reads English, so that its cosines
     # are low there says nothing about the cards.
-    judged = not named and need.isascii()
+    # What served needs like this one fits, whatever it says of itself.
+    served = any(scored.learned is not None and scored.learned.share > 0.5 for _, scored in running[:k])
+    judged = not named and not served and need.isascii()
     match = match_of(match_strength(best, shared), catalogue.match_floor if judged else None)
     starters = [] if match is Match.NONE else [Starter(card, scored) for card, scored in running[:k]]
     if len(starters) < k:
@@ -184,7 +201,7 @@ def draft(
 class _Meaning:
     """What the encoder says of a need: cosines by card, the lowest of all, and nearness to each single step.
 
-    unread: how much of the need it cannot read.
+    unread: how much of the need it cannot read. served: cards that served needs near this one.
     """
 
     similarities: Mapping[int, float] = field(default_factory=dict)
@@ -192,10 +209,16 @@ class _Meaning:
     steps: Mapping[int, Sequence[float]] = field(default_factory=dict)
     unread: float = 0.0
     vector: Vectors | None = None
+    served: Sequence[int] = ()
 
 
 def _meaning(
-    catalogue: Catalogue, need: str, words: int, allowed: Collection[int], others: Collection[int]
+    catalogue: Catalogue,
+    need: str,
+    words: int,
+    allowed: Collection[int],
+    others: Collection[int],
+    learner: Learner | None,
 ) -> _Meaning:
     """The nearest cards to a need and, for one of several steps, to each of its steps; and what it says of `others`."""
     encoder, dense = catalogue.encoder, catalogue.dense
@@ -206,6 +229,10 @@ def _meaning(
     whole, *each = [vectors[row : row + 1] for row in range(len(vectors))]
     similarities = {number: score for number, score in dense.search(whole, CANDIDATES) if number in allowed}
     found = {number for vector in each for number, _ in dense.search(vector, MAX_K) if number in allowed}
+    served: list[int] = []
+    if learner is not None:
+        served = [number for number in learner.near(vectors[0]) if number in allowed]
+        found.update(served)
     missing = [number for number in {*others, *found} if number not in similarities]
     similarities |= dense.similarities(whole, missing)
     near: dict[int, list[float]] = {}
@@ -213,7 +240,7 @@ def _meaning(
         top, low = max((score for _, score in dense.search(vector, 1)), default=0.0), dense.floor(vector)
         for number, score in dense.similarities(vector, similarities).items():
             near.setdefault(number, []).append(min(1.0, scaled(score, low, top)))
-    return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need), vectors[0])
+    return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need), vectors[0], served)
 
 
 @dataclass(slots=True)

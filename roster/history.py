@@ -1,9 +1,10 @@
-"""Outcomes, append-only. No word of a need, an argument, a result or an error ever gets here."""
+"""Outcomes, append-only and within limits. No word of a need, an argument, a result or an error ever gets here."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,11 +12,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roster.database import atomic
+from roster.evidence import Weights
 from roster.failures import Failure
 from roster.outcomes import Outcome
+from roster.ratings import Ending
 from roster.vectors import Vectors
 
-__all__ = ["History", "Lesson", "NeedRow", "OutcomeRow", "Tally"]
+__all__ = ["Event", "History", "Kept", "Limits", "NeedRow", "Offers", "OutcomeRow", "Tally"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How much is kept: outcomes of so many days, and no more than the newest so many outcomes and needs."""
+
+    days: float = 365
+    outcomes: int = 100_000
+    needs: int = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,18 +66,40 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Lesson:
-    """An outcome that learning can use: which card of which contract, how it went, and for what need."""
+class Event:
+    """An outcome that counts: which card of which contract, how it went, when, and for what need, if it is known."""
 
     number: int
     card: str
     fingerprint: str
     success: bool
     at: float
-    need: int
+    need: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """How many rows of one kind there are, the times of the first and the last, and what they take up, if known."""
+
+    count: int
+    oldest: float | None
+    newest: float | None
+    size_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Offers:
+    """How often something was suggested, and how often it was then called."""
+
+    given: int
+    taken: int
 
 
 _PAIR = np.dtype([("number", "<u4"), ("score", "<f4")])
+_TABLES = ("outcomes", "needs", "suggestions")
+_DAY_S = 86_400.0
+# Held against nobody: what a caller mended, and what a caller did wrong.
+_COUNTS = f"counted AND outcome != '{Outcome.SCHEMA.value}'"
 
 
 class History:
@@ -75,15 +109,15 @@ class History:
         self._db = db
 
     def record(self, row: OutcomeRow) -> int:
-        """Append one outcome; its number."""
+        """Append one outcome; its number, which is never used again. A need that is no longer there is left out."""
         failure = row.failure
         flags: tuple[Any, ...] = (None,) * 5
         if failure is not None:
             flags = (failure.kind, failure.retryable, failure.partial, failure.person, failure.declared)
         (number,) = self._db.execute(
             "INSERT INTO outcomes (at, card, fingerprint, outcome, failure, retryable, partial, person, declared, "
-            "latency_ms, drafted, rule, fault, counted, need) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            "RETURNING number",
+            "latency_ms, drafted, rule, fault, counted, need) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, "
+            "(SELECT number FROM needs WHERE number = ?)) RETURNING number",
             (row.at, row.card, row.fingerprint, row.outcome.value, *flags,
              row.latency_ms, row.drafted, row.rule or None, row.fault, row.counted, row.need),
         ).fetchone()  # fmt: skip
@@ -98,11 +132,31 @@ class History:
     def tallies(self) -> dict[str, Tally]:
         """Calls and successes by card id. A caller's own mistakes are not the tool's, so they are not counted."""
         rows = self._db.execute(
-            "SELECT card, count(*), sum(outcome = ?), max(at) FROM outcomes WHERE outcome != ? AND counted "
-            "GROUP BY card",
-            (Outcome.SUCCESS.value, Outcome.SCHEMA.value),
+            f"SELECT card, count(*), sum(outcome = ?), max(at) FROM outcomes WHERE {_COUNTS} GROUP BY card",
+            (Outcome.SUCCESS.value,),
         )
         return {card: Tally(calls, successes, at) for card, calls, successes, at in rows}
+
+    def endings(self, card: str | None = None) -> dict[str, list[Ending]]:
+        """How the calls of every card, or of one, ended, by card id."""
+        rows = self._db.execute(
+            f"SELECT card, fingerprint, outcome, failure, {_COUNTS}, at, latency_ms FROM outcomes "
+            f"WHERE {'TRUE' if card is None else 'card = :card'} ORDER BY number",
+            {"card": card},
+        )
+        # Counted here: SQLite would sort all rows by five columns first, and latencies are wanted one by one.
+        alike: dict[tuple[Any, ...], tuple[list[float], list[float]]] = {}
+        for *key, at, latency_ms in rows:
+            times, latencies = alike.setdefault(tuple(key), ([], []))
+            times.append(at)
+            latencies.append(latency_ms)
+        out: dict[str, list[Ending]] = {}
+        for (id_, print_, outcome, kind, held), (times, latencies) in alike.items():
+            kept = latencies if outcome == Outcome.SUCCESS.value else ()
+            out.setdefault(id_, []).append(
+                Ending(print_, outcome, kind, bool(held), len(times), max(times), tuple(kept))
+            )
+        return out
 
     # ---------------------------------------------------------------------------------------------- needs
 
@@ -115,25 +169,42 @@ class History:
         ).fetchone()
         return int(number)
 
-    def lessons(self, encoder: str, after: int = 0) -> list[Lesson]:
-        """Outcomes after number `after` with a need that this encoder embedded, that count, oldest first."""
-        rows = self._db.execute(
-            "SELECT o.number, o.card, o.fingerprint, o.outcome = ?, o.at, o.need FROM outcomes o "
-            "JOIN needs n ON n.number = o.need WHERE o.number > ? AND o.counted AND o.outcome != ? AND n.encoder = ? "
-            "ORDER BY o.number",
-            (Outcome.SUCCESS.value, after, Outcome.SCHEMA.value, encoder),
-        )
-        return [Lesson(number, card, print_, bool(won), at, need) for number, card, print_, won, at, need in rows]
+    def events(self, after: int = 0) -> list[Event]:
+        """Outcomes after number `after`, oldest first. A caller's own mistakes, and what does not count, are left out.
 
-    def vectors_of(self, needs: Sequence[int]) -> Mapping[int, NDArray[np.float32]]:
-        """Need number → (dim,) float32 vector, of those that are still there."""
+        The numbers of those left out are skipped with the rest: go on from `newest`.
+        """
+        rows = self._db.execute(
+            "SELECT number, card, fingerprint, outcome = ?, at, need FROM outcomes "
+            f"WHERE number > ? AND {_COUNTS} ORDER BY number",
+            (Outcome.SUCCESS.value, after),
+        )
+        return [Event(number, card, print_, bool(won), at, need) for number, card, print_, won, at, need in rows]
+
+    def newest(self) -> tuple[int, int]:
+        """The number of the last outcome (0 without any), and how often the history was cleared."""
+        cleared = self._db.execute("SELECT value FROM meta WHERE key = 'history'").fetchone()
+        return self._last("outcomes"), int(cleared[0]) if cleared else 0
+
+    def vectors_of(self, needs: Sequence[int], encoder: str) -> Mapping[int, NDArray[np.float32]]:
+        """Need number → (dim,) float32 vector, of those that are there and that this encoder embedded."""
         out: dict[int, NDArray[np.float32]] = {}
         for start in range(0, len(needs), 500):
             some = list(needs[start : start + 500])
             marks = ",".join("?" * len(some))
-            for number, blob in self._db.execute(f"SELECT number, vector FROM needs WHERE number IN ({marks})", some):
+            for number, blob in self._db.execute(
+                f"SELECT number, vector FROM needs WHERE number IN ({marks}) AND encoder = ?", [*some, encoder]
+            ):
                 out[number] = np.frombuffer(blob, "<f2").astype(np.float32)
         return out
+
+    def newest_needs(self, encoder: str, count: int) -> Vectors:
+        """(n, dim) float32: vectors of the last `count` needs that this encoder embedded."""
+        blobs = self._db.execute(
+            "SELECT vector FROM needs WHERE encoder = ? ORDER BY number DESC LIMIT ?", (encoder, count)
+        ).fetchall()
+        rows: Vectors = np.stack([np.frombuffer(blob, "<f2") for (blob,) in blobs]).astype(np.float32)
+        return rows
 
     def running_of(self, needs: Sequence[int]) -> Mapping[int, list[tuple[int, float]]]:
         """Need number → what was in the running for it, as (card number, score), best first."""
@@ -146,14 +217,21 @@ class History:
                 out[number] = list(zip(pairs["number"].tolist(), pairs["score"].tolist(), strict=True))
         return out
 
-    def failure_kinds(self) -> dict[str, dict[str, int]]:
-        """Card id → failure kind → how many calls ended in it."""
-        out: dict[str, dict[str, int]] = {}
-        for card, kind, count in self._db.execute(
-            "SELECT card, failure, count(*) FROM outcomes WHERE failure IS NOT NULL GROUP BY card, failure"
-        ):
-            out.setdefault(card, {})[kind] = count
-        return out
+    def keep_weights(self, encoder: str, weights: Weights, gain: float, outcomes: int, at: float) -> None:
+        """Store what evidence counts for needs of this encoder, its gain, and how many outcomes it was chosen by."""
+        self._db.execute(
+            "INSERT INTO learning VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET near = excluded.near, "
+            "share = excluded.share, slow = excluded.slow, gain = excluded.gain, outcomes = excluded.outcomes, "
+            "at = excluded.at",
+            (encoder, weights.near, weights.share, weights.slow, gain, outcomes, at),
+        )
+
+    def weights(self, encoder: str) -> tuple[Weights, float, int] | None:
+        """What was stored by `keep_weights` for this encoder."""
+        row = self._db.execute(
+            "SELECT near, share, slow, gain, outcomes FROM learning WHERE encoder = ?", (encoder,)
+        ).fetchone()
+        return (Weights(row[0], row[1], bool(row[2])), row[3], row[4]) if row else None
 
     # ---------------------------------------------------------------------------------------- suggestions
 
@@ -169,11 +247,91 @@ class History:
         """Note that a suggestion was followed."""
         self._db.execute("UPDATE suggestions SET taken_at = ? WHERE number = ? AND taken_at IS NULL", (at, number))
 
-    def clear(self) -> dict[str, int]:
-        """Forget everything that was recorded; how many rows of each kind there were."""
-        counts = {}
+    def offers(self, card: str) -> tuple[Offers, Offers]:
+        """What was suggested after this card had failed, and how often this card was suggested itself."""
+        after, of = (
+            Offers(
+                *self._db.execute(
+                    f"SELECT count(*), count(taken_at) FROM suggestions WHERE {column} = ?", (card,)
+                ).fetchone()
+            )
+            for column in ("failed", "suggested")
+        )
+        return after, of
+
+    # -------------------------------------------------------------------------------------------- keeping
+
+    def trim(self, limits: Limits, now: float, at_most: int) -> int:
+        """Drop what is over the limits, oldest first, at most so many rows of each kind; how many that were.
+
+        Needs that no outcome refers to any more go with the last one that did. Inside a transaction of the caller's.
+        """
+        cut = now - limits.days * _DAY_S
+        gone = self._drop("outcomes", "number <= ?", self._last("outcomes") - limits.outcomes, at_most, "need")
+        gone += self._drop("outcomes", "at < ?", cut, at_most - len(gone), "need")
+        needs = {need for (need,) in gone if need is not None}
+        self._db.executemany(
+            "DELETE FROM needs WHERE number = ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE need = needs.number)",
+            [(need,) for need in needs],
+        )
+        gone += self._drop("needs", "number <= ?", self._last("needs") - limits.needs, at_most)
+        spare = self._drop("suggestions", "number <= ?", self._last("suggestions") - limits.outcomes, at_most)
+        gone += spare + self._drop("suggestions", "at < ?", cut, at_most - len(spare))
+        return len(gone)
+
+    def _last(self, table: str) -> int:
+        # Numbers are handed out in order, so the newest n rows are those within n of the last number: no counting.
+        return int(self._db.execute(f"SELECT coalesce(max(number), 0) FROM {table}").fetchone()[0])
+
+    def _drop(self, table: str, which: str, value: float, at_most: int, returning: str = "number") -> list[Any]:
+        order = which.partition(" ")[0]
+        return self._db.execute(
+            f"DELETE FROM {table} WHERE number IN (SELECT number FROM {table} WHERE {which} ORDER BY {order} LIMIT ?) "
+            f"RETURNING {returning}",
+            (value, at_most),
+        ).fetchall()
+
+    def kept(self) -> dict[str, Kept]:
+        """What there is, by table."""
+        out = {}
+        for table, size_bytes in self._sizes().items():
+            count, oldest, newest = self._db.execute(f"SELECT count(*), min(at), max(at) FROM {table}").fetchone()
+            out[table] = Kept(count, oldest, newest, size_bytes)
+        return out
+
+    def _sizes(self) -> dict[str, int | None]:
+        """Bytes by table, its indexes included; None where this SQLite was built without the means to tell."""
+        try:
+            rows = self._db.execute(
+                "SELECT tbl_name, sum(pgsize) FROM dbstat JOIN sqlite_master USING (name) "
+                "WHERE aggregate = TRUE GROUP BY tbl_name"
+            ).fetchall()
+        except sqlite3.DatabaseError:
+            return dict.fromkeys(_TABLES)
+        return {table: dict(rows)[table] for table in _TABLES}
+
+    def encoders(self) -> dict[str, int]:
+        """How many needs there are of each encoder, by its fingerprint."""
+        return dict(self._db.execute("SELECT encoder, count(*) FROM needs GROUP BY encoder"))
+
+    def clear(self, tables: Iterable[str] = _TABLES) -> dict[str, int]:
+        """Forget everything of these kinds, for good; how many rows of each there were.
+
+        What was learned from needs goes with them. Numbers are not used again, and `newest` tells other processes.
+        What is free in the file afterwards is overwritten and given back.
+        """
+        chosen = [table for table in _TABLES if table in set(tables)]
+        counts = dict.fromkeys(_TABLES, 0)
+        self._db.execute("PRAGMA secure_delete = ON")
         with atomic(self._db) as db:
-            for table in ("outcomes", "needs", "suggestions"):
+            for table in chosen:
                 counts[table] = int(db.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
                 db.execute(f"DELETE FROM {table}")
+            if "needs" in chosen:
+                db.execute("DELETE FROM learning")
+            db.execute("INSERT INTO meta VALUES ('history', 1) ON CONFLICT DO UPDATE SET value = value + 1")
+        # The rows are gone; that their space goes as well can wait for a moment when no other process is in the way.
+        with suppress(sqlite3.OperationalError):
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         return counts

@@ -7,6 +7,7 @@ this machine was declared at all.
 from __future__ import annotations
 
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,10 +22,10 @@ from roster.errors import ConfigError, StoreError
 from roster.failures import FailureKind
 from roster.history import History
 
-__all__ = ["Finding", "Level", "lint"]
+__all__ = ["Finding", "Severity", "lint"]
 
 
-class Level(StrEnum):
+class Severity(StrEnum):
     """How much a finding matters: an error costs somebody something now."""
 
     ERROR = "error"
@@ -35,7 +36,7 @@ class Level(StrEnum):
 class Finding:
     """One thing to mend. where: a server, a card's id, or the file."""
 
-    level: Level
+    severity: Severity
     where: str
     message: str
 
@@ -52,7 +53,7 @@ def lint(path: Path, environ: Mapping[str, str]) -> list[Finding]:
     try:
         config = load_config(home) if home is not None else read_config(file.read_text(encoding="utf-8"), file)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
-        return [Finding(Level.ERROR, file.name, str(error))]
+        return [Finding(Severity.ERROR, file.name, str(error))]
     found = list(_of_config(config, file.name, environ))
     if home is not None and home.database.exists():
         found += _of_database(config, home)
@@ -61,15 +62,17 @@ def lint(path: Path, environ: Mapping[str, str]) -> list[Finding]:
 
 def _of_config(config: Config, name: str, environ: Mapping[str, str]) -> Iterator[Finding]:
     for problem in config.problems:
-        yield Finding(Level.ERROR, problem.server or name, problem.message)
+        yield Finding(Severity.ERROR, problem.server or name, problem.message)
     if not config.servers:
-        yield Finding(Level.WARNING, name, 'no server can be used: put your MCP client\'s "mcpServers" block into it')
+        yield Finding(
+            Severity.WARNING, name, 'no server can be used: put your MCP client\'s "mcpServers" block into it'
+        )
     for server, spec in config.servers.items():
         if spec.disabled and spec.failures:
-            yield Finding(Level.WARNING, server, "it declares failure kinds but is disabled")
+            yield Finding(Severity.WARNING, server, "it declares failure kinds but is disabled")
         if not spec.disabled and (missing := spec.missing(environ)):
             # It may well be set where Roster is started.
-            yield Finding(Level.WARNING, server, missing)
+            yield Finding(Severity.WARNING, server, missing)
 
 
 def _of_database(config: Config, home: Home) -> list[Finding]:
@@ -84,12 +87,22 @@ def _of_database(config: Config, home: Home) -> list[Finding]:
                 own, problems = declared_by_tool(entry.card.raw)
                 spec = config.servers.get(entry.card.server)
                 declared[entry.card.id] = {kind.name for kind in (*own, *(spec.failures if spec else ()))}
-                found += [Finding(Level.ERROR, entry.card.id, problem) for problem in problems]
+                found += [Finding(Severity.ERROR, entry.card.id, problem) for problem in problems]
                 found += _contradictions(entry.card.id, own, spec.failures if spec else ())
-            found += _reported(History(db).failure_kinds(), declared)
+            found += _reported(_kinds(History(db)), declared)
     except (StoreError, sqlite3.Error) as error:
-        found.append(Finding(Level.ERROR, home.database.name, str(error)))
+        found.append(Finding(Severity.ERROR, home.database.name, str(error)))
     return found
+
+
+def _kinds(history: History) -> dict[str, Counter[str]]:
+    """Card id → failure kind → how many calls ended in it."""
+    kinds: dict[str, Counter[str]] = {}
+    for id_, endings in history.endings().items():
+        for ending in endings:
+            if ending.kind is not None:
+                kinds.setdefault(id_, Counter())[ending.kind] += ending.calls
+    return kinds
 
 
 def _contradictions(id_: str, tool: tuple[Declared, ...], config: tuple[Declared, ...]) -> Iterator[Finding]:
@@ -98,7 +111,7 @@ def _contradictions(id_: str, tool: tuple[Declared, ...], config: tuple[Declared
     for kind in tool:
         if kind.name in flags and flags[kind.name] != (kind.retryable, kind.partial, kind.person):
             yield Finding(
-                Level.WARNING,
+                Severity.WARNING,
                 id_,
                 f"failure kind {kind.name!r}: the tool declares other flags than the config, whose flags are used",
             )
@@ -113,14 +126,14 @@ def _reported(kinds: Mapping[str, Mapping[str, int]], declared: Mapping[str, set
         if undeclared := counts.get(FailureKind.UNDECLARED.value):
             calls = "call" if undeclared == 1 else "calls"
             yield Finding(
-                Level.ERROR,
+                Severity.ERROR,
                 id_,
                 f"{undeclared} {calls} failed with a kind that is not declared: declare it under "
                 '"failures" in the config, or have its author do so',
             )
         for kind in sorted(counts.keys() - platform - declared[id_]):
             yield Finding(
-                Level.WARNING,
+                Severity.WARNING,
                 id_,
                 f"failure kind {kind!r} was reported here and is no longer declared: declare it again",
             )

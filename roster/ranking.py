@@ -8,6 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 
+from roster.evidence import Evidence, Weights, boost
+
 __all__ = [
     "DENSE_WEIGHT",
     "LEXICAL_HALF",
@@ -22,6 +24,7 @@ __all__ = [
     "scaled",
     "spread",
     "steps_share",
+    "with_learning",
 ]
 
 DENSE_WEIGHT = 0.75
@@ -71,6 +74,10 @@ class Scored:
     step: float | None = None
     named: bool = False
     covered: float = 0.0
+    base: float = 0.0
+    learned: Evidence | None = None
+    boost: float = 0.0
+    rating: float = 0.0
 
 
 def scaled(value: float, low: float, high: float) -> float:
@@ -125,7 +132,8 @@ def blend(
             meaning = dense if step is None else (1 - share) * dense + share * step
             score = weight * meaning + (1 - weight) * lexical
         is_named = number in named
-        out.append(Scored(number, score + is_named, similarity, bm25, dense, lexical, step, is_named))
+        total = score + is_named
+        out.append(Scored(number, total, similarity, bm25, dense, lexical, step, is_named, base=total))
     return out
 
 
@@ -135,6 +143,24 @@ def match_strength(similarity: float, bm25: float) -> float:
     Unlike a score this is absolute: every need has a card with score 1, also one that nothing serves.
     """
     return similarity + MATCH_WORDS * bm25 / (bm25 + LEXICAL_HALF)
+
+
+def with_learning(
+    candidates: Iterable[Scored],
+    learned: Mapping[int, Evidence],
+    weights: Weights,
+    ratings: Mapping[int, float],
+) -> list[Scored]:
+    """The candidates with what past outcomes add: evidence for this need, and the card's record as a whole."""
+    out = []
+    for scored in candidates:
+        found, record = learned.get(scored.number), ratings.get(scored.number, 0.0)
+        if found is None and not record:
+            out.append(scored)
+            continue
+        gain = boost(scored.base, found, weights) if found is not None else 0.0
+        out.append(replace(scored, score=scored.base + gain + record, learned=found, boost=gain, rating=record))
+    return out
 
 
 def spread(

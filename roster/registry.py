@@ -17,7 +17,7 @@ from roster.errors import UnknownCardError
 from roster.vectors import Vectors
 from roster.words import TOKENS_VERSION
 
-__all__ = ["DWELL_S", "Entry", "Registry", "ServerNote", "Sighting"]
+__all__ = ["DWELL_S", "Contract", "Entry", "Registry", "ServerNote", "Sighting"]
 
 DWELL_S = 24 * 3600.0
 """How long a changed card waits before a stable re-sighting clears it."""
@@ -34,6 +34,17 @@ class Entry:
     removed: bool
     quarantined: bool
     generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """One definition that a card has had, by its fingerprint, and when it was listed first and last."""
+
+    fingerprint: str
+    formula: int
+    first_seen: float
+    last_seen: float
+    current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +218,13 @@ class Registry:
         elif due:
             kind, held_at = _News.CLEARED, None
             self._clear(old.id, now, "dwell")
+        if old.fingerprint != card.fingerprint:
+            # The same listing again touches the card alone; what is replaced was there until the card's last one.
+            self._db.execute(
+                "UPDATE contracts SET last_seen = (SELECT last_seen FROM cards WHERE number = ?) "
+                "WHERE card = ? AND fingerprint = ?",
+                (old.number, old.id, old.fingerprint),
+            )
         self._update(old.number, card, raw, position, held_at, now, generation.next())
         if drifted:
             self._drop_vectors(old.text_hash, text_hash(dense_text(card)))
@@ -327,6 +345,20 @@ class Registry:
         """The card with this id, tombstone or not."""
         row = self._db.execute(f"SELECT {_COLUMNS} FROM cards WHERE id = ?", (id_,)).fetchone()
         return _entry(row) if row else None
+
+    def servers_by_id(self) -> dict[str, str]:
+        """The server of every card that was ever there, by card id."""
+        return dict(self._db.execute("SELECT id, server FROM cards"))
+
+    def contracts(self, id_: str) -> list[Contract]:
+        """Every definition that a card has had, newest first."""
+        rows = self._db.execute(
+            "SELECT c.fingerprint, c.formula, c.first_seen, max(c.last_seen, coalesce(k.last_seen, c.last_seen)), "
+            "k.id IS NOT NULL FROM contracts c LEFT JOIN cards k ON k.id = c.card AND k.fingerprint = c.fingerprint "
+            "WHERE c.card = ? ORDER BY k.id IS NULL, c.first_seen DESC",
+            (id_,),
+        )
+        return [Contract(print_, formula, first, last, bool(current)) for print_, formula, first, last, current in rows]
 
     # --------------------------------------------------------------------------------------------- vectors
 

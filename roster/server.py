@@ -29,7 +29,7 @@ from roster import __version__
 from roster.app import Roster
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
-from roster.call import Called, CallMemory, checked_arguments, unknown_card
+from roster.call import Called, checked_arguments, unknown_card
 from roster.cards import Card
 from roster.config import Config, Mode
 from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
@@ -37,6 +37,7 @@ from roster.errors import CallError, RosterError
 from roster.failures import PLATFORM, FailureKind
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
+from roster.recorder import CallMemory
 from roster.registry import Entry
 
 __all__ = ["RosterServer"]

@@ -1,15 +1,17 @@
-"""What most tests need: a home of their own, a database in it, a fake encoder and a fake clock."""
+"""What most tests need: a home of their own, a database in it, a fake encoder and clock, and the command line."""
 
 from __future__ import annotations
 
 import sqlite3
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import hypothesis
 import pytest
-from fakes import Clock, WordEncoder
+from fakes import Clock, Ran, Run, WordEncoder
 
+from roster import app, cli, commands
 from roster.catalogue import Catalogue
 from roster.config import Home, open_home
 from roster.database import open_database
@@ -84,3 +86,25 @@ def encoder() -> WordEncoder:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Run the command line in this process, with an encoder that hashes words."""
+    for module in (app, commands):
+        monkeypatch.setattr(module, "open_encoder", lambda *_: WordEncoder())
+    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setattr(cli, "_log_to_stderr", lambda verbose: None)
+
+    def ran(*words: str) -> Ran:
+        monkeypatch.setattr(sys, "argv", ["roster", *words])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        code = ended.value.code
+        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
+
+    return ran

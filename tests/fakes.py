@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import re
 import subprocess
@@ -91,3 +92,20 @@ def python(code: str, *arguments: str, environ: Mapping[str, str] | None = None)
         text=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths)), **(environ or {})},
     )
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one command line came to."""
+
+    status: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        """Its one JSON document, and nothing beside it on stdout."""
+        assert self.status == 0, self.err
+        return json.loads(self.out)
+
+
+Run = Callable[..., Ran]

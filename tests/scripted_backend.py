@@ -16,8 +16,9 @@ The script's keys:
 - `tools`: by name, what a call does. `do`: "echo" (the default), "result" (`result` as it is), "error" (a JSON-RPC
   `error` as it is), "hang" (never answers), "exit" (the process ends), "junk" (writes what is no message, then echoes),
   "progress" (`steps` of them, `every_s` apart, then echoes), "batch" (holds calls back until `size` of them are there,
-  then echoes them in reverse), "gate" (echoes once `file` is there), "broken" (an answer that is cut short), "grumble"
-  (writes the argument `words` on stderr, then echoes).
+  then echoes them in reverse), "gate" (echoes once `file` is there), "broken" (an echo that is cut short), "grumble"
+  (writes the argument `words` on stderr, then echoes), "crash" (the same, but ends instead), "babble" (writes its
+  arguments on stdout as no message, then echoes).
 
 The script is read again at every request, and a change of it is announced with `notifications/tools/list_changed`.
 """
@@ -280,11 +281,18 @@ class Server:
             case "junk":
                 self._write("this is no message\n{}\n[1, 2]")
                 self._echo(id_, params)
+            case "babble":
+                self._write(f"called with {json.dumps(params['arguments'])}")
+                self._echo(id_, params)
             case "broken":
-                self._write(json.dumps({"jsonrpc": "2.0", "id": id_, "result": {"content": []}})[:-3])
+                said = [{"type": "text", "text": json.dumps(params.get("arguments"))}]
+                self._write(json.dumps({"jsonrpc": "2.0", "id": id_, "result": {"content": said}})[:-3])
             case "grumble":
                 print(params["arguments"]["words"], file=sys.stderr, flush=True)
                 self._echo(id_, {"name": params["name"]})
+            case "crash":
+                print(params["arguments"]["words"], file=sys.stderr, flush=True)
+                os._exit(3)
             case "progress":
                 threading.Thread(target=self._progress, args=(id_, params, how), daemon=True).start()
             case "gate":

@@ -6,17 +6,16 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-from fakes import WordEncoder, tool
+from fakes import Ran, Run, tool
 from scripted_backend import Scripted
 
-from roster import app, cli, commands
+from roster import cli
 from roster.config import Home
 from roster.demo.session import STEPS
 from roster.ranking import DENSE_WEIGHT
@@ -24,45 +23,6 @@ from roster.ranking import DENSE_WEIGHT
 REPOSITORY = Path(__file__).parents[1]
 ROWS = [tool("add_event", "Add an event to the calendar"), tool("list_events", "List the events of a day")]
 COMMANDS = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
-
-
-@dataclass(frozen=True)
-class Ran:
-    """What one command line came to."""
-
-    status: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        """Its one JSON document, and nothing beside it on stdout."""
-        assert self.status == 0, self.err
-        return json.loads(self.out)
-
-
-Run = Callable[..., Ran]
-
-
-@pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run the command line in this process, with an encoder that hashes words."""
-    for module in (app, commands):
-        monkeypatch.setattr(module, "open_encoder", lambda *_: WordEncoder())
-    for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
-        monkeypatch.setenv(name, "1")
-    monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setattr(cli, "_log_to_stderr", lambda verbose: None)
-
-    def ran(*words: str) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["roster", *words])
-        capsys.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            cli.main()
-        out, err = capsys.readouterr()
-        code = ended.value.code
-        return Ran(code if isinstance(code, int) else int(code is not None), out, err)
-
-    return ran
 
 
 @pytest.fixture
@@ -102,7 +62,8 @@ def test_every_command_explains_itself(run: Run, name: str | None) -> None:
 
 def test_the_documented_commands_are_there() -> None:
     """The names of DESIGN that exist so far; each but `serve` has `--json`."""
-    assert {"serve", "draft", "reindex", "status", "unquarantine", "demo"} <= COMMANDS.keys()
+    names = "serve draft reindex status unquarantine ratings scorecard history eval demo".split()
+    assert set(names) <= COMMANDS.keys()
     for name, command in COMMANDS.items():
         options = {option for one in command.params for option in one.opts}
         assert ("--json" in options) is (name != "serve"), name
@@ -182,7 +143,21 @@ def test_draft_explains_every_stage(run: Run, calendar: Scripted) -> None:
     run("reindex")
     need = "calendar__add_event adds an event"
     first, second = run("draft", need, "--explain", "--json").json()["explain"]
-    assert list(first) == ["id", "score", "similarity", "dense", "bm25", "lexical", "step", "named", "covered"]
+    assert list(first) == [
+        "id",
+        "score",
+        "similarity",
+        "dense",
+        "bm25",
+        "lexical",
+        "step",
+        "named",
+        "covered",
+        "base",
+        "learned",
+        "boost",
+        "rating",
+    ]
     assert (first["id"], first["named"], second["named"]) == ("calendar__add_event", True, False)
     for card in (first, second):
         made = DENSE_WEIGHT * card["dense"] + (1 - DENSE_WEIGHT) * card["lexical"] + card["named"]
@@ -269,6 +244,8 @@ def test_a_name_with_markup_is_shown_as_it_is(run: Run, home: Home, tmp_path: Pa
         (["draft", "x"], 1, "run `roster reindex` first"),
         (["serve", "--five", "--transparent"], 2, "exclude each other"),
         (["unquarantine"], 2, "missing"),
+        (["scorecard"], 2, "missing"),
+        (["history", "nonsense"], 2, "no such command"),
         (["unquarantine", "nobody__knows"], 1, "no card has the id 'nobody__knows'"),
     ],
     ids=lambda value: " ".join(value)[:40] if isinstance(value, list) else None,

@@ -92,7 +92,7 @@ def test_an_unknown_key_of_a_server_is_reported_and_ignored(key: str, meant: str
     assert message.endswith(f"(did you mean {meant!r}?)" if meant else "ignored")
 
 
-@pytest.mark.parametrize("key", ["autoApprove", "timeout", "alwaysAllow", "failures", "description", "disabledTools"])
+@pytest.mark.parametrize("key", ["autoApprove", "timeout", "alwaysAllow", "description", "disabledTools"])
 def test_another_programs_key_is_nobodys_mistake(key: str) -> None:
     """A block pasted from any client reads without a word."""
     assert read({"command": "x", key: ["anything"]}).problems == []
@@ -192,6 +192,12 @@ def test_settings_are_read_and_have_defaults() -> None:
         ({"threads": 0}, r"threads: .*greater than or equal to 1"),
         ({"threads": "two"}, r"threads: .*integer"),
         ({"quarantine": "yes"}, r"quarantine: .*'off'"),
+        ({"learning": "some"}, r"learning: .*'off', 'ratings' or 'full'"),
+        ({"learning": False}, r"learning: .*'off', 'ratings' or 'full'"),
+        ({"history_days": 0}, r"history_days: .*greater than 0"),
+        ({"history_outcomes": 0}, r"history_outcomes: .*greater than or equal to 1"),
+        ({"history_needs": "many"}, r"history_needs: .*integer"),
+        ({"history_outcome": 5}, r"'history_outcome' is not known.*'history_outcomes'"),
         ({"skills": "folder"}, r"skills: must be an array of strings"),
         ({"skills": [1]}, r"skills\.0: .*string"),
         ({"mod": "five"}, r"the key 'mod' is not known.*did you mean 'mod"),

@@ -17,6 +17,7 @@ from roster.database import MIGRATIONS, atomic, generation, next_generation, ope
 from roster.errors import StoreError, StoreTooNewError
 
 Connect = Callable[[], sqlite3.Connection]
+HISTORY = ("outcomes", "suggestions")
 
 
 def schema(db: sqlite3.Connection) -> list[str]:
@@ -54,6 +55,36 @@ def test_a_database_of_any_older_schema_is_brought_up_to_date(home: Home, db: sq
     assert version(new) == len(MIGRATIONS)
     assert generation(new) == (7 if done >= 2 else 0)
     new.close()
+
+
+def test_outcomes_and_suggestions_keep_their_rows_when_their_tables_are_made_anew(home: Home) -> None:
+    """Every column of every row, the links to needs, and the numbers, which go on from there."""
+    before = next(n for n, statement in enumerate(MIGRATIONS) if "TABLE outcomes_2" in statement)
+    old = sqlite3.connect(home.database, isolation_level=None)
+    for statement in MIGRATIONS[:before]:
+        old.execute(statement)
+    old.execute(f"PRAGMA user_version = {before}")
+    old.execute("INSERT INTO needs VALUES (5, 1.0, 'e', x'00', x'')")
+    columns = {table: [row[1] for row in old.execute(f"PRAGMA table_info({table})")] for table in HISTORY}
+    rows: dict[str, list[tuple[object, ...]]] = {
+        "outcomes": [(7, 1.5, "a", "p", "success", "f", 1, 0, 1, 2.5, 1, 5, 0, "r", "tool", 0)],
+        "suggestions": [(9, 1.5, "a", "b", None, 2.5), (11, 1.5, "a", "c", 1, None)],
+    }
+    for table, stored in rows.items():
+        old.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(stored[0]))})", stored)
+    old.close()
+
+    db = open_database(home.database)
+    assert {table: db.execute(f"SELECT * FROM {table}").fetchall() for table in rows} == rows
+    assert {table: [row[1] for row in db.execute(f"PRAGMA table_info({table})")] for table in HISTORY} == columns
+    for table, stored in rows.items():
+        db.execute(f"DELETE FROM {table}")
+        values = ("?, " * len(stored[0])).removesuffix(", ")
+        db.execute(f"INSERT INTO {table} VALUES ({values})", (None, *stored[0][1:]))
+    assert [db.execute(f"SELECT number FROM {table}").fetchall() for table in rows] == [[(8,)], [(12,)]]
+    db.execute("DELETE FROM needs")
+    assert db.execute("SELECT need FROM outcomes").fetchone() == (None,)
+    db.close()
 
 
 def test_a_migration_that_fails_leaves_the_database_as_it_was(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,20 +20,22 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-words vectors outcomes jsonc arguments waits
-cards failures errortexts
+words vectors outcomes jsonc terminal arguments waits
+cards failures errortexts ratings evidence
 declared answers
 config
 briefs database
-registry history lexical encoder dense ratings
+registry history lexical encoder dense
 ranking alternates
 backends
 catalogue
-reindex draft lint
+reindex learning
+draft lint
+recorder
 call
 app
 server
-serve commands demo evaluation
+serve commands records demo evaluation
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}

@@ -217,6 +217,30 @@ def test_another_formula_re_baselines_without_a_word(registry: Registry, db: sql
     assert sight(registry, clock, ADD, LIST).changed == ("cal__add",)  # from the new baseline on it counts again
 
 
+def test_every_definition_a_card_has_had_is_on_file_with_its_time(registry: Registry, clock: Clock) -> None:
+    """Newest first, each from its first listing to its last; one that comes back goes on where it was."""
+
+    def told() -> list[tuple[str, float, float, bool]]:
+        return [(c.fingerprint, c.first_seen, c.last_seen, c.current) for c in registry.contracts("cal__add")]
+
+    one, two = (card_from_tool("cal", row).fingerprint for row in (ADD, ADD2))
+    first = clock.now
+    sight(registry, clock, ADD)
+    sighted = clock.advance(HOUR)
+    sight(registry, clock, ADD)
+    assert told() == [(one, first, sighted, True)]
+    changed = clock.advance(HOUR)
+    sight(registry, clock, ADD2)
+    again = clock.advance(HOUR)
+    sight(registry, clock, ADD2)
+    assert told() == [(two, changed, again, True), (one, first, sighted, False)]
+    back = clock.advance(HOUR)
+    sight(registry, clock, ADD)
+    assert told() == [(one, first, back, True), (two, changed, again, False)]
+    assert registry.contracts("cal__none") == []
+    assert registry.servers_by_id() == {"cal__add": "cal"}
+
+
 def test_a_sighting_is_whole_or_nothing(registry: Registry, db: sqlite3.Connection, clock: Clock) -> None:
     """A row that cannot be stored costs the listing, not half of it."""
     sight(registry, clock, ADD)

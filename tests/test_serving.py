@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO, Any
@@ -40,9 +40,9 @@ def _until(condition: Callable[[], Any]) -> None:
 class Serving:
     """A serving process, and a client that speaks to it line by line."""
 
-    def __init__(self, home: Home, *options: str, **environ: str) -> None:
+    def __init__(self, home: Home, *options: str, program: Sequence[str] = ("-m", "roster"), **environ: str) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-W", "error", "-m", "roster", "serve", *options],
+            [sys.executable, "-W", "error", *program, "serve", *options],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -72,15 +72,20 @@ class Serving:
         self.process.stdin.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
         self.process.stdin.flush()
 
-    def ask(self, method: str, **params: Any) -> dict[str, Any]:
-        """The result of a request."""
+    def answer(self, method: str, **params: Any) -> dict[str, Any]:
+        """The whole answer to a request."""
         id_ = f"{method} {len(self.lines)}"
         self.send(id=id_, method=method, params=params)
         while True:
             answer = json.loads(self._arrived.get(timeout=DEADLINE_S))
             if answer.get("id") == id_:
-                assert "result" in answer, answer
-                return dict(answer["result"])
+                return dict(answer)
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """The result of a request."""
+        answer = self.answer(method, **params)
+        assert "result" in answer, answer
+        return dict(answer["result"])
 
     def handshake(self) -> dict[str, Any]:
         client = {"name": "test", "version": "0"}

@@ -71,17 +71,17 @@ def _ranking(filled: Filled, made: Draft, order: Order, k: int, tokenizer: Token
         # A need that is told nothing fits gets nothing, also when the right card was in the running.
         ranked = [] if unmet else ranked
         shown = [starter.card for starter in made.starters]
-        wires = [starter.wire() for starter in made.starters]
+        wires, match = [starter.wire() for starter in made.starters], made.match
         rated = sum(starter.rated for starter in made.starters)
     else:
         shown = [card for card, _ in ranked[:k]]
-        wires, rated = [brief(card) for card in shown], 0
+        wires, match, rated = [brief(card) for card in shown], Match.CLEAR, 0
     return Ranking(
         cards=tuple(filled.corpus_ids[card.server, card.name] for card, _ in ranked),
         scores=array("d", (score for _, score in ranked)),
         drafted=tuple(filled.corpus_ids[card.server, card.name] for card in shown),
         rated=rated,
-        tokens=tokenizer.count(draft_json(made.need, wires)),
+        tokens=tokenizer.count(draft_json(made.need, wires, match)),
         draft_ms=draft_ms,
         unmet=unmet,
     )

@@ -11,6 +11,7 @@ from typing import Any
 
 from roster.briefs import shorten
 from roster.errors import RosterError
+from roster.ranking import Match
 
 __all__ = ["Tokenizer", "draft_json", "open_tokenizer"]
 
@@ -18,7 +19,13 @@ ENCODING = "o200k_base"
 _NEED_SHOWN = 500
 _DRAFT_ID = "d0a1b2c3d"
 _USAGE = "call(tool=<id>, args=<per input>, draft_id)."
-_USAGE_OF_NONE = "No tool is known yet; draft again in a moment."
+_NOTHING_KNOWN = "No tool is known yet; draft again in a moment."
+_NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
+_DOUBT = {
+    Match.CLEAR: "",
+    Match.WEAK: "Weak match: perhaps no tool here fits; draft again in other words, or go on without. ",
+    Match.NONE: f"{_NO_MATCH} These have worked here before: ",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +36,14 @@ class Tokenizer:
     count: Callable[[str], int]
 
 
-def draft_json(need: str, starters: Sequence[Mapping[str, Any]]) -> str:
+def draft_json(need: str, starters: Sequence[Mapping[str, Any]], match: Match = Match.CLEAR) -> str:
     """The compact JSON that five mode answers to a need with these starters."""
+    nothing = _NO_MATCH if match is Match.NONE else _NOTHING_KNOWN
     shown = {
         "need": shorten(need, _NEED_SHOWN) if len(need) > _NEED_SHOWN else need,
         "draft_id": _DRAFT_ID,
         "starters": starters,
-        "usage": _USAGE if starters else _USAGE_OF_NONE,
+        "usage": f"{_DOUBT[match]}{_USAGE}" if starters else nothing,
     }
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 

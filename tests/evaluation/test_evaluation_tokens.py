@@ -11,11 +11,17 @@ from mcp import Client
 from mcp.client._memory import InMemoryTransport
 
 from roster.config import Mode
+from roster.encoder import open_encoder
 from roster.errors import RosterError
 from roster.evaluation import NeedSet
 from roster.evaluation.homes import open_filled
 from roster.evaluation.tokens import draft_json, open_tokenizer
+from roster.history import History, OutcomeRow
+from roster.outcomes import Outcome
+from roster.ranking import Match
 from roster.server import RosterServer
+
+WORKED = OutcomeRow("mail__send_message", "print", Outcome.SUCCESS, None, 5.0, 0.0, True)
 
 
 def test_a_text_has_the_tokens_of_o200k() -> None:
@@ -29,10 +35,20 @@ def test_a_text_has_the_tokens_of_o200k() -> None:
 
 @pytest.mark.anyio
 async def test_what_is_counted_is_what_five_mode_answers(tmp_path: Path, needset: NeedSet) -> None:
-    """To the character, but for the draft id."""
-    for need in ("send an e-mail", "a long need " * 60):
-        with open_filled(needset, None, tmp_path / "cache") as filled:
-            counted = draft_json(need, [starter.wire() for starter in filled.roster.draft_now(need, 2).starters])
+    """To the character, but for the draft id; whether a card fits, perhaps fits, or none does, but one is rated."""
+    expected = {
+        "send an e-mail": (Match.CLEAR, 2),
+        "a long need " * 60: (Match.WEAK, 2),
+        "play the tuba": (Match.NONE, 0),
+        "play the tuba again": (Match.NONE, 1),
+    }
+    for need, (match, starters) in expected.items():
+        with open_filled(needset, open_encoder(None), tmp_path / "cache") as filled:
+            if match is Match.NONE and starters:
+                History(filled.roster.writer.db).record(WORKED)
+            made = filled.roster.draft_now(need, 2)
+            assert (made.match, len(made.starters)) == (match, starters)
+            counted = draft_json(need, [starter.wire() for starter in made.starters], made.match)
             filled.roster._patient_until = 0.0  # nobody to wait for
             async with Client(InMemoryTransport(RosterServer(filled.roster, Mode.FIVE).server)) as client:
                 reply = await client.call_tool("draft", {"need": need, "k": 2})

@@ -1,0 +1,306 @@
+"""One home's history, kept ready for drafting: read once, then outcome by outcome, from whichever process they come."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+
+from roster.catalogue import Catalogue
+from roster.dense import DenseIndex
+from roster.evidence import (
+    FIRST_WEIGHTS,
+    MODES,
+    RATING_HALF_LIFE_S,
+    Evidence,
+    Lessons,
+    Sample,
+    Taught,
+    Weights,
+    earn,
+    mean_of,
+    rating,
+)
+from roster.history import Event, History
+from roster.vectors import Vectors
+
+__all__ = ["Learner", "Learning"]
+
+log = logging.getLogger(__name__)
+
+SAMPLES = 300
+"""The newest needs that weights are chosen by."""
+FOUND_BY_NEEDS = 15
+"""How many learned vectors near a need bring their cards into the running."""
+AT_ONCE = 500
+"""New outcomes a draft takes in by itself; more of them wait for the next `settle`."""
+CHUNK = 2_000
+"""Outcomes read in one go."""
+MEAN_OF = 5_000
+"""Needs that the mean is taken over; the newest."""
+GROWTH = 1.25
+NEW = 5
+"""Weights are chosen anew, and needs centred anew, when there are so many times the outcomes, and so many more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Learning:
+    """What learning has to say in a draft. weights: what evidence counts; evidence and ratings by card number."""
+
+    weights: Weights = field(default_factory=Weights)
+    evidence: Mapping[int, Evidence] = field(default_factory=dict)
+    ratings: Mapping[int, float] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Record:
+    """A card's calls, decayed to a reference time."""
+
+    calls: float = 0.0
+    successes: float = 0.0
+
+
+class _State:
+    """Everything learned up to one outcome. Built by one thread; afterwards used under the learner's lock."""
+
+    def __init__(self, catalogue: Catalogue, encoder: str, *, needs: bool, now: float) -> None:
+        self._catalogue = catalogue
+        self.encoder = encoder
+        self.started = now
+        self.seen = catalogue.reading(lambda db: History(db).newest())
+        kept = catalogue.reading(lambda db: History(db).weights(encoder))
+        self.weights, self.gain, self.settled = kept or (FIRST_WEIGHTS, 0.0, 0)
+        self.taught = 0
+        self.lessons: Lessons | None = None
+        # Which cards served the newest needs, the newest last: what weights are chosen by.
+        self._served: OrderedDict[int, set[int]] = OrderedDict()
+        self._judged: Mapping[int, object] = {}
+        self._needs = needs and bool(encoder)
+        self._modes: DenseIndex | None = None
+        self._records: dict[str, _Record] = {}
+        self._prints: dict[int, str] = {}
+        events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
+        for start in range(0, len(events), CHUNK):
+            self._take(events[start : start + CHUNK])
+
+    # -------------------------------------------------------------------------------------- taking in
+
+    def catch_up(self, newest: tuple[int, int]) -> None:
+        """Take in what was recorded since, unless that is too much to do on the way to a draft."""
+        after = self.seen[0]
+        events = self._catalogue.reading(lambda db: History(db).events(after))
+        if len(events) <= AT_ONCE:
+            self._take(events)
+            self.seen = newest
+
+    def _take(self, events: Sequence[Event]) -> None:
+        for event in events:
+            record = self._records.setdefault(event.card, _Record())
+            weight = 2.0 ** ((event.at - self.started) / RATING_HALF_LIFE_S)
+            record.calls += weight
+            record.successes += weight * event.success
+        taught = self._lessons_in(events) if self._needs else []
+        if not taught:
+            return
+        if self.lessons is None:
+            self.lessons = Lessons(self._mean(), now=self.started)
+        for lesson in taught:
+            self.lessons.add(lesson)
+            if lesson.success:
+                self._served.setdefault(lesson.need, set()).add(lesson.card)
+        while len(self._served) > SAMPLES:
+            self._served.popitem(last=False)
+        self.taught += len(taught)
+        self._index(self.lessons, {lesson.card for lesson in taught})
+
+    def _mean(self) -> Vectors:
+        """What the newest needs have in common."""
+        assert self._catalogue.dense is not None
+        newest = self._catalogue.reading(lambda db: History(db).newest_needs(self.encoder, MEAN_OF))
+        return mean_of(newest, self._catalogue.dense.mean())
+
+    def _lessons_in(self, events: Sequence[Event]) -> list[Taught]:
+        """The events that teach: their need is known to this encoder, and their card is still what it was."""
+        needs = list({event.need for event in events if event.need is not None})
+        vectors = self._catalogue.reading(lambda db: History(db).vectors_of(needs, self.encoder))
+        out = []
+        for event in events:
+            entry = self._catalogue.find(event.card)
+            if event.need is None or event.need not in vectors or entry is None:
+                continue
+            if entry.card.fingerprint == event.fingerprint:
+                self._prints[entry.number] = event.fingerprint
+                out.append(Taught(entry.number, event.need, vectors[event.need], event.success, event.at))
+        return out
+
+    def _index(self, lessons: Lessons, cards: Collection[int]) -> None:
+        """Put the learned vectors of these cards where a search finds them."""
+        numbers: list[int] = []
+        rows: list[Vectors] = []
+        for card in sorted(cards):
+            for mode, row in enumerate(lessons.modes(card)):
+                numbers.append(card * MODES + mode)
+                rows.append(row)
+        if rows:
+            if self._modes is None:
+                self._modes = DenseIndex(len(rows[0]))
+            self._modes.put(numbers, np.stack(rows))
+
+    def forget_changed(self) -> None:
+        """Drop every learned vector and all evidence of a card whose definition is another one now."""
+        if self.lessons is None:
+            return
+        entries = self._catalogue.draftable()
+        if entries is self._judged:
+            return
+        self._judged = entries
+        gone = {n for n, print_ in self._prints.items() if n not in entries or entries[n].card.fingerprint != print_}
+        for number in gone:
+            del self._prints[number]
+            self.lessons.drop(number)
+            if self._modes is not None:
+                self._modes.drop([number * MODES + mode for mode in range(MODES)])
+        if gone:
+            for cards in self._served.values():
+                cards -= gone
+
+    # ---------------------------------------------------------------------------------------- weights
+
+    def choose_weights(self) -> int:
+        """Let the home's own past say how much evidence counts; how many needs that was decided by."""
+        samples = self._samples(self.lessons) if self.lessons is not None else []
+        self.weights, self.gain = earn(samples)
+        self.settled = self.taught
+        return len(samples)
+
+    def _samples(self, lessons: Lessons) -> list[Sample]:
+        """The newest needs that were served, each with what everything but itself says of the cards in its running."""
+        served = {need: cards for need, cards in self._served.items() if cards}
+        vectors = self._catalogue.reading(lambda db: History(db).vectors_of(list(served), self.encoder))
+        running = self._catalogue.reading(lambda db: History(db).running_of(list(served)))
+        draftable = self._catalogue.draftable()
+        samples = []
+        for need, cards in served.items():
+            if need not in vectors:
+                continue
+            base = {number: score for number, score in running.get(need, []) if number in draftable}
+            asked = {*base, *cards, *self.near(vectors[need])}
+            samples.append(Sample(base, lessons.about(vectors[need], sorted(asked), without=need), frozenset(cards)))
+        return samples
+
+    # ----------------------------------------------------------------------------------------- asking
+
+    def near(self, need: Vectors) -> list[int]:
+        """Cards with a learned vector near a need, nearest first."""
+        if self._modes is None or self.lessons is None:
+            return []
+        found = self._modes.search(self.lessons.centred(need)[None], FOUND_BY_NEEDS)
+        return list(dict.fromkeys(number // MODES for number, similarity in found if similarity > 0))
+
+    def ask(self, need: Vectors | None, cards: Collection[int], now: float) -> Learning:
+        """What was learned of these cards."""
+        aged = 2.0 ** ((self.started - now) / RATING_HALF_LIFE_S)
+        entries = self._catalogue.draftable()
+        ratings = {}
+        for number in cards:
+            record = self._records.get(entries[number].card.id) if number in entries else None
+            if record is not None:
+                ratings[number] = rating(record.successes * aged, record.calls * aged)
+        evidence = self.lessons.about(need, cards) if self.lessons is not None and need is not None else {}
+        return Learning(self.weights, evidence, ratings)
+
+
+class Learner:
+    """Evidence and ratings of the cards of one catalogue. Safe from several threads.
+
+    needs: whether to learn from needs, or from how calls went alone. clock: seconds since the epoch.
+    """
+
+    def __init__(self, catalogue: Catalogue, *, needs: bool = True, clock: Callable[[], float] = time.time) -> None:
+        self._catalogue = catalogue
+        self._needs = needs
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._state: _State | None = None
+
+    @property
+    def weights(self) -> Weights:
+        """What evidence counts at present."""
+        return self._state.weights if self._state is not None else FIRST_WEIGHTS
+
+    def refresh(self) -> None:
+        """Take in what was recorded since the last call, by whichever process. The first call reads all there is."""
+        newest = self._catalogue.reading(lambda db: History(db).newest())
+        with self._lock:
+            state = self._state
+            cleared = state is not None and (newest[1] != state.seen[1] or newest[0] < state.seen[0])
+            if state is None or state.encoder != self._encoder() or cleared:
+                state = self._state = self._fresh()
+            elif newest[0] > state.seen[0]:
+                state.catch_up(newest)
+            state.forget_changed()
+
+    def settle(self, *, always: bool = False) -> bool:
+        """Centre the needs and choose the weights anew, if there is enough that is new; True when it was done.
+
+        Drafts go on meanwhile, by what was known before.
+        """
+        self.refresh()
+        with self._lock:
+            taught = self._state.taught if self._state is not None else 0
+            behind = self._state is not None and (
+                self._catalogue.reading(lambda db: History(db).newest()) != self._state.seen
+            )
+            settled = self._state.settled if self._state is not None else 0
+            if not (always or behind or taught >= max(GROWTH * settled, settled + NEW)):
+                return False
+        fresh = self._fresh()
+        needs = fresh.choose_weights()
+        with self._lock:
+            before, self._state = self.weights, fresh
+        if fresh.weights != before:
+            log.info("learning: %s, from %d needs (nDCG@5 %+.3f)", fresh.weights, needs, fresh.gain)
+        return True
+
+    def _encoder(self) -> str:
+        return self._catalogue.encoder.fingerprint if self._catalogue.encoder is not None else ""
+
+    def _fresh(self) -> _State:
+        return _State(self._catalogue, self._encoder(), needs=self._needs, now=self._clock())
+
+    def near(self, need: Vectors) -> list[int]:
+        """Cards with a learned vector near a need, nearest first; none while evidence counts nothing. need: (dim,)."""
+        with self._lock:
+            return self._state.near(need) if self._state is not None and self.weights != Weights() else []
+
+    def ask(self, need: Vectors | None, cards: Collection[int]) -> Learning:
+        """What was learned of these cards, for a need (None: of their records alone)."""
+        with self._lock:
+            return self._state.ask(need, cards, self._clock()) if self._state is not None else Learning()
+
+    def keep(self, history: History, now: float) -> None:
+        """Write down what was settled, so that the next process begins with it."""
+        with self._lock:
+            state = self._state
+        if state is not None and state.encoder:
+            history.keep_weights(state.encoder, state.weights, state.gain, state.settled, now)
+
+    def figures(self) -> dict[str, Any]:
+        """What `roster reindex` and `roster status` say of learning."""
+        with self._lock:
+            state = self._state
+            if state is None:
+                return {"outcomes": 0, "cards": 0, "weights": asdict(FIRST_WEIGHTS), "gain": 0.0}
+            cards = len(state.lessons.cards) if state.lessons is not None else 0
+            return {
+                "outcomes": state.taught,
+                "cards": cards,
+                "weights": asdict(state.weights),
+                "gain": round(state.gain, 4),
+            }
