@@ -64,7 +64,8 @@ def examine(result: Mapping[str, Any] | None, message: str, data: Any, now: floa
     words = message if result is None else _words(result)
     kind, own_message = _reported(carriers)
     wait_s = next((wait for key, value, _ in fields if (wait := _wait(key, value, now)) is not None), None)
-    return Said(_clue(fields), read(words) if words else None, wait_s or wait_in(words), kind, own_message)
+    wait_s = wait_s or seconds_of(wait_in(words), now)
+    return Said(_clue(fields), read(words) if words else None, wait_s, kind, own_message)
 
 
 def _words(result: Mapping[str, Any]) -> str:

@@ -226,6 +226,8 @@ _ATOM = re.compile(
     re.DOTALL,
 )
 _ENDLESS = 1 << 60
+_ODD_SET = re.compile(r"\[|--|&&|~~|\|\|")
+"""In a set, what Python means to read differently some day, and says so each time."""
 
 
 def _cost(pattern: str, length: int) -> int:
@@ -241,6 +243,8 @@ def _cost(pattern: str, length: int) -> int:
     varying: list[bool] = [False]  # by open group: whether it holds a repetition or a choice
     closed = False  # what a repetition that comes next would repeat
     for atom in _ATOM.finditer(pattern):
+        if atom["plain"] == "[" or (atom["set"] is not None and _ODD_SET.search(atom["set"], 1)):
+            return _ENDLESS
         if atom["escape"] is not None:
             if atom["escape"][1].isdigit() or atom["escape"][1] == "k":
                 return _ENDLESS

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -351,7 +352,9 @@ class RosterServer:
         return found
 
     def _draftable(self, id_: str) -> Card | None:
-        """The card with this id, if a draft might show it."""
+        """The card with this id, if a draft might show it now. From any thread."""
+        with suppress(sqlite3.Error):  # what was known a moment ago will do
+            self.roster.catalogue.refresh()
         entry = self.roster.catalogue.find(id_)
         return entry.card if entry is not None and entry.number in self.roster.catalogue.draftable() else None
 
