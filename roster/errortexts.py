@@ -15,10 +15,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from roster.errorlikeness import likeness
 from roster.outcomes import Clue, Outcome, class_of_status
 from roster.waits import ends_of
 
-__all__ = ["read", "read_code"]
+__all__ = ["prepared", "read", "read_code"]
 
 LONGEST_WORD = 60
 
@@ -119,11 +120,11 @@ def _part(part: str) -> str:
 
 # ------------------------------------------------------------------------------- from text to plain words
 
-_QUOTE_KEPT = r"(?!\w*(?:Error|Exception|Timeout|Refused)\(|[45]\d\d [A-Z])"
-"""What is quoted but no literal: an exception as Python writes it, an HTTP status with its reason."""
+_QUOTE_KEPT = r"(?!\w*(?:Error|Exception|Timeout|Refused)\(|[45]\d\d [A-Z]|jsonrpc\b)"
+"""What is quoted but no literal: an exception as Python writes it, an HTTP status with its reason, our own protocol."""
 _QUOTED = re.compile(
     rf'"{_QUOTE_KEPT}(?:[^"\\\n]|\\.){{0,400}}"|(?<!\w)\'{_QUOTE_KEPT}(?:[^\'\n\\]|\\.|\'(?=\w)){{0,400}}\'(?!\w)'
-    r"|`[^`\n]{0,400}`|“[^”]{0,400}”|„[^“”\"]{0,400}[“”\"]|«[^»]{0,400}»|»[^«\n]{0,400}«|‘[^’\n]{0,400}’"
+    r"|`(?!jsonrpc\b)[^`\n]{0,400}`|“[^”]{0,400}”|„[^“”\"]{0,400}[“”\"]|«[^»]{0,400}»|»[^«\n]{0,400}«|‘[^’\n]{0,400}’"
     r"|「[^」]{0,400}」|『[^』]{0,400}』|《[^》\n]{0,400}》"
 )
 _TAG = re.compile(r"<(?:script|style)\b.{0,2000}?</(?:script|style)>|</?[a-zA-Z!][^<>]{0,300}>", re.DOTALL)
@@ -336,27 +337,37 @@ def _read_words(words: str) -> tuple[Clue | None, int]:
 
 def read(text: str) -> Clue | None:
     """What a failure's text says; None when it says nothing that is known here."""
+    words, clue = prepared(text)
+    if clue is None or clue.rule.endswith("-hint"):
+        # No wording decides: then the words as a whole may.
+        like = likeness(words)
+        return Clue(like, "likeness") if like is not None else clue
+    return clue
+
+
+def prepared(text: str) -> tuple[str, Clue | None]:
+    """The words of a text that count, and what the wordings and numbers in it say."""
     raw = ends_of(text)
-    if re.fullmatch(r"\s*'[^'\n]{1,80}'\s*", raw):
-        return Clue(Outcome.INTERNAL, "bare-key")  # what is left of a KeyError when only its text is handed on
     traced = _FRAME.search(raw) is not None or _PYTHON_TRACE.search(raw) is not None
     text = _without_advice(_decisive(_from_json(raw)))
     plain = _plain(text, quoted=False)
+    if re.fullmatch(r"\s*'[^'\n]{1,80}'\s*", raw):
+        return plain, Clue(Outcome.INTERNAL, "bare-key")  # what is left of a KeyError that is handed on as text
     clue, weight = _read_words(plain)
     if weight <= _HINT and (number := _by_number(text)) is not None:
-        return number
+        return plain, number
     if traced and weight < _STRONG:
-        return Clue(Outcome.INTERNAL, "trace")
+        return plain, Clue(Outcome.INTERNAL, "trace")
     if weight <= (_HINT if text.isascii() else _STRONG):
         other = _weightiest(_table().near, plain)[0] or _weightiest(_table().far, plain)[0]
         if other is not None:
-            return other
+            return plain, other
     if weight <= _HINT and len(plain.split()) < 0.6 * len((whole := _plain(raw, quoted=True)).split()):
         # Most of it is quoted: somebody else's message, handed on.
         inner, inner_weight = _read_words(whole)
         if inner_weight > weight + 2:
-            return inner
-    return clue
+            return plain, inner
+    return plain, clue
 
 
 def read_code(code: str) -> tuple[Clue | None, int]:

@@ -21,8 +21,9 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits
-cards failures errortexts ratings evidence
-declared answers
+cards failures errorlikeness ratings evidence
+declared errortexts
+answers
 config
 briefs database
 registry history lexical encoder dense
