@@ -258,13 +258,13 @@ def with_history(folder: Path, cards: int = 3800, records: int = 3000) -> dict[s
 
     import numpy as np
 
-    from roster.call import TRIMMED_AT_ONCE
     from roster.database import atomic, open_database
     from roster.draft import LEARNED_FROM
     from roster.failures import PLATFORM, FailureKind
     from roster.history import History, Limits, NeedRow, OutcomeRow
     from roster.outcomes import Outcome
     from roster.ratings import record_of
+    from roster.recorder import TRIMMED_AT_ONCE
 
     rng, limits, now = random.Random(0), Limits(), 1.7e9
     db = open_database(folder / "roster.db")

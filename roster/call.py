@@ -1,27 +1,33 @@
-"""A card id and arguments become a call; what came of it is noted, without a word of what was in it."""
+"""A card id and arguments become a call; a failure is looked into before the answer goes out.
+
+Whose fault was it, what kind of failure is it, and does the same draft hold another tool that may do?
+"""
 
 from __future__ import annotations
 
 import difflib
 import logging
-import sqlite3
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import anyio
 from anyio import to_thread
 
-from roster.backends import Answer, Backend
+from roster.alternates import WORTH_ANOTHER, Suggestion, next_after, suggestion
+from roster.answers import examine
+from roster.arguments import check_arguments, says_something
+from roster.backends import Answer, Backend, State
 from roster.cards import Card
 from roster.config import Level
-from roster.database import atomic
+from roster.declared import by_name, declared_by_tool
 from roster.draft import Drafted
 from roster.errors import CallError, UnknownCardError, json_type
 from roster.failures import Failure, failure_of
-from roster.history import History, Limits, OutcomeRow
-from roster.outcomes import CallReport, Outcome, classify
+from roster.history import Limits
+from roster.outcomes import CallReport, Cause, Outcome, Verdict, judge
+from roster.recorder import CallMemory, Ended, Recorder
 from roster.reindex import Writer
 
 __all__ = ["Called", "Caller", "checked_arguments", "unknown_card"]
@@ -29,24 +35,42 @@ __all__ = ["Called", "Caller", "checked_arguments", "unknown_card"]
 log = logging.getLogger(__name__)
 
 RECORD_WAIT_S = 0.2
-TRIMMED_AT_ONCE = 2
-"""Rows over the limits that a new one takes along: more than it adds, and no more than a call has the time for."""
+LOOK_AGAIN_S = 60.0
+"""A backend whose tools may have changed is asked for them again, but not more often than this."""
+
+Find = Callable[[str], Card | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """A finished call: the backend's answer, its class, and for a failure its kind and flags."""
+    """A finished call: the backend's answer and its class; for a failure its kind and flags, how long to wait, the
+    author's own words about it, and what may be called instead."""
 
     card: Card
     answer: Answer
-    outcome: Outcome
-    failure: Failure | None
+    verdict: Verdict
+    failure: Failure | None = None
+    wait_s: float | None = None
+    message: str = ""
+    instead: Suggestion | None = None
+
+    @property
+    def outcome(self) -> Outcome:
+        """The class of the call."""
+        return self.verdict.outcome
 
     def words(self) -> str:
         """What to tell a caller when the backend itself said nothing."""
-        kind = self.failure.kind.value if self.failure else "error"
+        kind = str(self.failure.kind) if self.failure else "error"
         seconds = self.answer.report.latency_ms / 1000
         return f"{self.card.server} gave no answer to {self.card.name} ({kind}, after {seconds:.1f} s)"
+
+    def wire(self) -> dict[str, Any]:
+        """The `_roster` object of a failed call."""
+        if self.failure is None:
+            return {}
+        failure = self.failure.wire(self.outcome, wait_s=self.wait_s, message=self.message)
+        return {"failure": failure} | ({"suggested_alternate": self.instead.wire()} if self.instead else {})
 
 
 def checked_arguments(args: Any) -> Mapping[str, Any] | None:
@@ -64,7 +88,7 @@ def unknown_card(id_: object, known: Collection[str]) -> UnknownCardError:
 
 
 class Caller:
-    """Carries calls out and records their outcomes."""
+    """Carries calls out and has their outcomes recorded."""
 
     def __init__(
         self,
@@ -76,11 +100,10 @@ class Caller:
         limits: Limits | None = None,
     ) -> None:
         self._backends = backends
-        self._writer = writer
-        self._history = History(writer.db)
         self._clock = clock
-        self._learning = learning
-        self._limits = limits or Limits()
+        self._recorder = Recorder(writer, clock, learning, limits or Limits())
+        self._memory = CallMemory()
+        self._looked: dict[str, float] = {}
 
     async def call(
         self,
@@ -88,60 +111,92 @@ class Caller:
         arguments: Mapping[str, Any] | None,
         *,
         drafted: Drafted | None = None,
+        draft_id: str | None = None,
+        find: Find | None = None,
+        memory: CallMemory | None = None,
         meta: Mapping[str, Any] | None = None,
         on_progress: Any = None,
     ) -> Called:
-        """Call one card. drafted: the draft it came from, if known. Raises CallError for a server that is off."""
+        """Call one card. Raises CallError for a server that is off.
+
+        drafted, draft_id: the draft it came from, if known. find: the card of an id that may be suggested instead; None
+        suggests nothing. memory: of the connection that calls.
+        """
         backend = self._backends.get(card.server)
         if backend is None:
             raise CallError(f"the server {card.server!r} is not running here: enable it in roster.json")
+        memory = memory or self._memory
+        before = memory.tried.get(card.id)
         answer = await backend.call(card.name, arguments, meta=meta, on_progress=on_progress)
-        outcome = classify(answer.report)
-        failure = failure_of(answer.report, card.annotations)
+        if answer.report.cause is Cause.ANSWERED:
+            called = Called(card, answer, judge(answer.report))
+        else:
+            ids = drafted.ids if drafted is not None and find is not None else ()
+            called = await to_thread.run_sync(self._looked_into, backend, card, arguments, answer, ids, find)
+            self._suspect(backend, called)
+        ended = Ended(
+            card,
+            called.verdict,
+            called.failure,
+            answer.report.latency_ms,
+            arguments,
+            memory,
+            drafted,
+            draft_id,
+            before,
+            called.instead,
+        )
         with anyio.move_on_after(RECORD_WAIT_S):
             # Nearly always a fraction of a millisecond; when another process holds the database, the answer goes first.
-            await to_thread.run_sync(
-                self._record, card, outcome, failure, answer.report, drafted, abandon_on_cancel=True
-            )
-        return Called(card, answer, outcome, failure)
+            await to_thread.run_sync(self._recorder.record, ended, abandon_on_cancel=True)
+        return called
 
-    def _need_of(self, drafted: Drafted | None, now: float) -> int | None:
-        """The number of a draft's need, kept with the first call that the draft led to."""
-        if drafted is None or drafted.need is None or self._learning != "full":
-            return None
-        return self._history.keep_need(drafted.need, now) if drafted.stored is None else drafted.stored
-
-    def _record(
+    def _looked_into(
         self,
+        backend: Backend,
         card: Card,
-        outcome: Outcome,
-        failure: Failure | None,
-        report: CallReport,
-        drafted: Drafted | None,
-    ) -> None:
-        if self._learning == "off":
-            return
-        now = self._clock()
-        shown = drafted is not None and card.id in drafted.ids
-        try:
-            with self._writer.lock:
-                with atomic(self._writer.db):
-                    need = self._need_of(drafted, now)
-                    row = OutcomeRow(
-                        card.id,
-                        card.fingerprint,
-                        outcome,
-                        failure,
-                        report.latency_ms,
-                        now,
-                        drafted=shown,
-                        need=need,
-                    )
-                    self._history.record(row)
-                    self._history.trim(self._limits, now, TRIMMED_AT_ONCE)
-                if drafted is not None:
-                    # Not before it is committed: a number that was rolled back is given to another need.
-                    drafted.stored = need
-        except sqlite3.Error as error:
-            # The caller has an answer; a full disk must not take it away.
-            log.warning("an outcome of %s could not be recorded: %s", card.id, error)
+        arguments: Mapping[str, Any] | None,
+        answer: Answer,
+        ids: tuple[str, ...],
+        find: Find | None,
+    ) -> Called:
+        """What is to be said of a failed call. It only computes, but for milliseconds: not in the event loop."""
+        error, report, message = answer.error, answer.report, ""
+        if report.cause in (Cause.TOOL_ERROR, Cause.RPC_ERROR):
+            said = examine(answer.result, error.message if error else "", error.data if error else None, self._clock())
+            wait_s = report.retry_after_s if report.retry_after_s is not None else said.wait_s
+            report = replace(report, fields=said.fields, text=said.text, reported=said.kind, retry_after_s=wait_s)
+            report, message = _with_fit(report, card, arguments), said.message
+        verdict = judge(report)
+        declared = by_name(backend.spec.failures, declared_by_tool(card.raw)[0])
+        failure = failure_of(report, card.annotations, declared, verdict)
+        instead = None
+        if find is not None and ids and verdict.outcome in WORTH_ANOTHER:
+            other = next_after(ids, card, find, self._lives)
+            instead = suggestion(other, card, verdict.outcome, arguments) if other is not None else None
+        return Called(card, answer, verdict, failure, report.retry_after_s, message, instead)
+
+    def _lives(self, card: Card) -> bool:
+        backend = self._backends.get(card.server)
+        return backend is not None and backend.state is State.READY
+
+    def _suspect(self, backend: Backend, called: Called) -> None:
+        """Have the list read again when a tool behaves as if it were another one than is on file; now and then only."""
+        if called.outcome is Outcome.DRIFT_SUSPECT:
+            now = self._clock()
+            if now - self._looked.get(backend.name, float("-inf")) >= LOOK_AGAIN_S:
+                self._looked[backend.name] = now
+                backend.look_again()
+
+
+def _with_fit(report: CallReport, card: Card, arguments: Mapping[str, Any] | None) -> CallReport:
+    """A report that knows whether the arguments fit the schema on file, where that could make a difference.
+
+    A schema that asks for nothing is kept to by anything, so that arguments keep to it is no evidence.
+    """
+    if judge(report).outcome not in (Outcome.SCHEMA, Outcome.INTERNAL, Outcome.OTHER):
+        return report
+    fits = check_arguments(card.input_schema, arguments).valid
+    if fits is True and not says_something(card.input_schema):
+        fits = None
+    return replace(report, fits=fits)

@@ -140,6 +140,20 @@ def unquarantine(
 
 
 @app.command()
+def lint(
+    path: Annotated[
+        Path | None, typer.Argument(help="A roster.json or a folder with one; this home if left out.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check the config and the failure kinds that it and its tools declare. Connects to nothing; 1 on errors."""
+    from roster import commands
+
+    if commands.lint(path, out=_print_json if as_json else None):
+        raise typer.Exit(1)
+
+
+@app.command()
 def demo(
     as_json: AsJson = False,
     keep: Annotated[Path | None, typer.Option("--keep", help="Work in this folder and leave it there.")] = None,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,13 +25,15 @@ from roster.draft import Draft, checked_k, checked_need
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, RosterError
 from roster.history import History
+from roster.lint import Severity
+from roster.lint import lint as find_faults
 from roster.ranking import Match, Scored, dense_weight, steps_share
 from roster.registry import ServerNote
 from roster.reindex import embed_missing
 from roster.terminal import Out, plain, when
 from roster.words import length_of, steps_of
 
-__all__ = ["draft", "reindex", "status", "unquarantine"]
+__all__ = ["draft", "lint", "reindex", "status", "unquarantine"]
 
 _STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
 
@@ -357,6 +361,27 @@ def _print_status(seen: dict[str, Any]) -> None:
             console.print(Text(f"problem: {name}: {server['reason']}", style="yellow"))
         if server["rejected"]:
             console.print(plain(f"problem: {name}: unusable tools: {', '.join(server['rejected'])}"), style="yellow")
+
+
+# ----------------------------------------------------------------------------------------------- lint
+
+
+def lint(path: Path | None, *, out: Out) -> int:
+    """Print what a person should mend in a config; how many errors there are."""
+    path = path if path is not None else find_home().folder
+    findings = find_faults(path, os.environ)
+    errors = sum(finding.severity is Severity.ERROR for finding in findings)
+    if out is not None:
+        rows = [{"level": f.severity.value, "where": f.where, "message": f.message} for f in findings]
+        out({"path": str(path), "findings": rows, "errors": errors, "warnings": len(findings) - errors})
+        return errors
+    console = Console()
+    for finding in findings:
+        style = "red" if finding.severity is Severity.ERROR else "yellow"
+        line = Text(f"{finding.severity.value}: ", style=style) + plain(f"{finding.where}: {finding.message}")
+        console.print(line, soft_wrap=True)
+    console.print(f"errors: {errors}, warnings: {len(findings) - errors}")
+    return errors
 
 
 # --------------------------------------------------------------------------------------- unquarantine

@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from roster import jsonc
+from roster.declared import Declared, declarations
 from roster.errors import ConfigError, VariableError
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "find_home",
     "load_config",
     "open_home",
+    "read_config",
 ]
 
 
@@ -69,7 +71,7 @@ _OURS = ("start_timeout_s", "call_timeout_s")
 # Keys other programs keep in the same block. They mean nothing here and are nobody's mistake.
 _THEIRS = frozenset(
     "alwaysAllow autoApprove description disabledTools disabled_tools enabledTools enabled_tools envFile env_vars "
-    "excludeTools failures gallery includeTools name oauth scopes source startup_timeout_sec timeout tool_timeout_sec "
+    "excludeTools gallery includeTools name oauth scopes source startup_timeout_sec timeout tool_timeout_sec "
     "toolFilter tools trust version".split()
 )
 
@@ -96,6 +98,7 @@ class ServerSpec(BaseModel):
     disabled: bool = False
     start_timeout_s: Seconds = 30.0
     call_timeout_s: Seconds = 300.0
+    failures: tuple[Declared, ...] = ()
 
     def missing(self, environ: Mapping[str, str]) -> str | None:
         """Why this server cannot be started in this environment: the first reference without a value."""
@@ -252,13 +255,16 @@ def _server(entry: Any) -> tuple[ServerSpec, list[str]]:
         fields["env"] = {k: _as_text(v) for k, v in fields["env"].items()}
     try:
         guessed = not any(entry.get(key) is not None for key in _TRANSPORT_KEYS)
-        spec = ServerSpec(transport=transport, guessed=guessed, url=url, disabled=disabled, **fields)
+        failures, undeclarable = declarations(entry.get("failures"))
+        spec = ServerSpec(transport=transport, guessed=guessed, url=url, disabled=disabled, failures=failures, **fields)
     except ValidationError as error:
         raise ConfigError(_reason(error)) from None
-    known = ["command", "args", "env", "cwd", "headers", "disabled", "enabled", *_OURS, *_URL_KEYS, *_TRANSPORT_KEYS]
+    known = ["command", "args", "env", "cwd", "headers", "disabled", "enabled", "failures"]
+    known += [*_OURS, *_URL_KEYS, *_TRANSPORT_KEYS]
     strange = [key for key in entry if key not in known and key not in _THEIRS]
     both = ['both "command" and "url" are there: "command" is used'] if entry.get("command") and url else []
-    return spec, both + [f"the key {key!r} is not known and was ignored{_nearest(key, known)}" for key in strange]
+    ignored = [f"the key {key!r} is not known and was ignored{_nearest(key, known)}" for key in strange]
+    return spec, [*both, *ignored, *undeclarable]
 
 
 def _as_text(value: Any) -> Any:

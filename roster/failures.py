@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from roster.outcomes import CallReport, Cause, Outcome, classify
+from roster.outcomes import CallReport, Cause, Outcome, Verdict, judge
 
 __all__ = ["PLATFORM", "Failure", "FailureKind", "failure_of"]
 
@@ -34,24 +34,33 @@ class FailureKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """retryable: the same call may pass. partial: some work may have happened. person: a human must act first."""
+    """retryable: the same call may pass. partial: some work may have happened. person: a human must act first.
 
-    kind: FailureKind
+    kind: a `FailureKind`, or the name that the capability's author gave to one of their own (then it is `declared`).
+    """
+
+    kind: str
     retryable: bool = False
     partial: bool = False
     person: bool = False
     declared: bool = False
 
-    def wire(self, outcome: Outcome) -> dict[str, Any]:
-        """The `failure` object of a `_roster` block."""
-        return {
-            "kind": self.kind.value,
+    def wire(self, outcome: Outcome, *, wait_s: float | None = None, message: str = "") -> dict[str, Any]:
+        """The `failure` object of a `_roster` block, with how long to wait and the author's own words where there are
+        any."""
+        shown: dict[str, Any] = {
+            "kind": str(self.kind),
             "retryable": self.retryable,
             "partial": self.partial,
             "person": self.person,
             "declared": self.declared,
             "class": outcome.value,
         }
+        if wait_s is not None:
+            shown["retry_after"] = int(wait_s) if wait_s == int(wait_s) else wait_s
+        if message:
+            shown["message"] = message
+        return shown
 
 
 def _row(kind: FailureKind, flags: str) -> Failure:
@@ -81,31 +90,48 @@ PLATFORM: Mapping[FailureKind, Failure] = {
 }
 
 _BY_CAUSE = {
-    Cause.TOOL_ERROR: FailureKind.TOOL_FAILED,
     Cause.TIMEOUT: FailureKind.TIMEOUT,
     Cause.DISCONNECTED: FailureKind.UNAVAILABLE,
     Cause.UNREACHABLE: FailureKind.UNAVAILABLE,
     Cause.MALFORMED: FailureKind.ERROR,
     Cause.REJECTED: FailureKind.INVALID_INPUT,
 }
+_BY_OUTCOME = {
+    Outcome.TRANSPORT: FailureKind.UNAVAILABLE,
+    Outcome.AUTH: FailureKind.REFUSED,
+    Outcome.QUOTA: FailureKind.UNAVAILABLE,  # it comes back by itself; what somebody must pay or clear is a `budget`
+    Outcome.SCHEMA: FailureKind.INVALID_INPUT,
+    Outcome.DRIFT_SUSPECT: FailureKind.INVALID_INPUT,
+    Outcome.TIMEOUT: FailureKind.TIMEOUT,
+}
 
 
-def failure_of(report: CallReport, annotations: Mapping[str, Any]) -> Failure | None:
+def failure_of(
+    report: CallReport,
+    annotations: Mapping[str, Any],
+    declared: Mapping[str, Failure] = {},
+    verdict: Verdict | None = None,
+) -> Failure | None:
     """The failure of a call, narrowed by what is known of it; None for a success.
 
     annotations: the tool's own hints. They come from an untrusted party and only ever narrow what is promised.
+    declared: the kinds that the capability's author declared, by name. verdict: `judge(report)`, where already known.
     """
-    outcome = classify(report)
-    if outcome is Outcome.SUCCESS:
+    verdict = verdict or judge(report)
+    if verdict.outcome is Outcome.SUCCESS:
         return None
     read_only = annotations.get("readOnlyHint") is True
     repeatable = read_only or annotations.get("idempotentHint") is True
-    if report.cause is Cause.RPC_ERROR:
-        kind = FailureKind.INVALID_INPUT if outcome is Outcome.SCHEMA else FailureKind.TOOL_FAILED
-    elif report.cause is Cause.DISCONNECTED and not repeatable:
+    if report.reported is not None and report.cause in (Cause.TOOL_ERROR, Cause.RPC_ERROR):
+        return declared.get(report.reported, PLATFORM[FailureKind.UNDECLARED])
+    if report.cause is Cause.DISCONNECTED and not repeatable:
         kind = FailureKind.UNKNOWN_OUTCOME
-    else:
+    elif report.cause in _BY_CAUSE:
         kind = _BY_CAUSE[report.cause]
+    elif verdict.kind:
+        kind = FailureKind(verdict.kind)
+    else:
+        kind = _BY_OUTCOME.get(verdict.outcome, FailureKind.TOOL_FAILED)
     failure = PLATFORM[kind]
     if not report.sent or (kind is FailureKind.TIMEOUT and read_only):
         failure = replace(failure, partial=False)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import logging
+import sqlite3
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,9 +35,10 @@ from roster.cards import Card
 from roster.config import Config, Mode
 from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, RosterError
-from roster.failures import PLATFORM, Failure, FailureKind
+from roster.failures import PLATFORM, FailureKind
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
+from roster.recorder import CallMemory
 from roster.registry import Entry
 
 __all__ = ["RosterServer"]
@@ -61,9 +63,10 @@ Context = ServerRequestContext["Connection", Any]
 
 @dataclass(slots=True, eq=False)
 class Connection:
-    """What belongs to one client connection: its drafts, and the way to tell it that the list changed."""
+    """What belongs to one client connection: its drafts, its last calls, and how to tell it that the list changed."""
 
     drafts: DraftMemory = field(default_factory=DraftMemory)
+    calls: CallMemory = field(default_factory=CallMemory)
     session: ServerSession | None = None
 
 
@@ -133,8 +136,8 @@ def _compact(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def _roster_block(failure: Failure, outcome: Outcome) -> dict[str, Any]:
-    return _text(_compact({"_roster": {"failure": failure.wire(outcome)}}))
+def _roster_block(shown: dict[str, Any]) -> dict[str, Any]:
+    return _text(_compact({"_roster": shown}))
 
 
 class RosterServer:
@@ -227,7 +230,7 @@ class RosterServer:
         """An error result of our own: the words, and in five mode the failure block."""
         content = [_text(message)]
         if failure and self.mode is Mode.FIVE:
-            content.append(_roster_block(PLATFORM[FailureKind.INVALID_INPUT], Outcome.SCHEMA))
+            content.append(_roster_block({"failure": PLATFORM[FailureKind.INVALID_INPUT].wire(Outcome.SCHEMA)}))
         return self._answer({"content": content, "isError": True})
 
     # ---------------------------------------------------------------------------------------------- lists
@@ -326,12 +329,13 @@ class RosterServer:
         entry = await self._entry(id_)
         if entry is None:
             raise unknown_card(id_, self.roster.catalogue.ids())
-        drafted = ctx.lifespan_context.drafts.find(arguments.get("draft_id"))
-        called = await self._call(ctx, entry.card, args, drafted)
+        draft_id = arguments.get("draft_id")
+        drafted = ctx.lifespan_context.drafts.find(draft_id)
+        called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
         if called.failure is None:
             return self._answer(answer.result or {"content": []})
-        block = _roster_block(called.failure, called.outcome)
+        block = _roster_block(called.wire())
         if answer.result is not None and answer.report.cause is not Cause.MALFORMED:
             return self._answer({**answer.result, "content": [*(answer.result.get("content") or []), block]})
         words = f"{answer.error.message} (code {answer.error.code})" if answer.error else called.words()
@@ -347,8 +351,20 @@ class RosterServer:
             found = self.roster.catalogue.find(id_)
         return found
 
+    def _draftable(self, id_: str) -> Card | None:
+        """The card with this id, if a draft might show it now. From any thread."""
+        with suppress(sqlite3.Error):  # what was known a moment ago will do
+            self.roster.catalogue.refresh()
+        entry = self.roster.catalogue.find(id_)
+        return entry.card if entry is not None and entry.number in self.roster.catalogue.draftable() else None
+
     async def _call(
-        self, ctx: Context, card: Card, arguments: Mapping[str, Any] | None, drafted: Drafted | None = None
+        self,
+        ctx: Context,
+        card: Card,
+        arguments: Mapping[str, Any] | None,
+        drafted: Drafted | None = None,
+        draft_id: str | None = None,
     ) -> Called:
         meta = (ctx.params or {}).get("_meta")
         passed = {
@@ -361,6 +377,9 @@ class RosterServer:
             card,
             arguments,
             drafted=drafted,
+            draft_id=draft_id,
+            find=self._draftable,
+            memory=ctx.lifespan_context.calls,
             meta=passed,
             on_progress=ctx.session.report_progress if wants_progress else None,
         )

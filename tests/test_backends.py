@@ -458,6 +458,7 @@ class Guard:
         self.app = app
         self.headers: list[dict[str, str]] = []
         self.status: int | None = None
+        self.with_headers: dict[str, str] = {}
         self.forgotten: set[str] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -466,7 +467,7 @@ class Guard:
             self.headers.append(seen)
             status = 404 if seen.get("mcp-session-id") in self.forgotten else self.status
             if status:
-                await Response(status_code=status)(scope, receive, send)
+                await Response(status_code=status, headers=self.with_headers)(scope, receive, send)
                 return
         await self.app(scope, receive, send)
 
@@ -521,6 +522,25 @@ async def test_a_server_over_sse_lists_and_answers(home: Home, named: dict[str, 
         assert names(roster, "old") == ["echo"]
         assert text(await roster.pool["old"].call("echo", {"a": 1})) == {"tool": "echo", "arguments": {"a": 1}}
         assert roster.pool["old"].state is State.READY
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "wait_s"),
+    [(429, {"retry-after": "7"}, 7), (503, {"retry-after": "x"}, None), (401, {}, None)],
+)
+async def test_a_call_that_is_refused_by_http_says_with_what(
+    home: Home, status: int, headers: dict[str, str], wait_s: float | None
+) -> None:
+    """The status and how long to wait, for the call that was refused and for no other; the SDK keeps neither."""
+    guard = Guard(_remote_server().streamable_http_app())
+
+    async with listening(guard) as address, running(home, {"web": {"url": f"{address}/mcp"}}) as roster:
+        guard.status, guard.with_headers = status, headers
+        refused = (await roster.pool["web"].call("echo", None)).report
+        guard.status = None
+        answered = (await roster.pool["web"].call("echo", None)).report
+    assert (refused.cause, refused.status, refused.retry_after_s) == (Cause.RPC_ERROR, status, wait_s)
+    assert (answered.cause, answered.status, answered.retry_after_s) == (Cause.ANSWERED, None, None)
 
 
 async def test_a_session_the_server_has_forgotten_is_opened_anew(home: Home) -> None:

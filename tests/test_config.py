@@ -92,7 +92,7 @@ def test_an_unknown_key_of_a_server_is_reported_and_ignored(key: str, meant: str
     assert message.endswith(f"(did you mean {meant!r}?)" if meant else "ignored")
 
 
-@pytest.mark.parametrize("key", ["autoApprove", "timeout", "alwaysAllow", "failures", "description", "disabledTools"])
+@pytest.mark.parametrize("key", ["autoApprove", "timeout", "alwaysAllow", "description", "disabledTools"])
 def test_another_programs_key_is_nobodys_mistake(key: str) -> None:
     """A block pasted from any client reads without a word."""
     assert read({"command": "x", key: ["anything"]}).problems == []

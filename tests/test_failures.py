@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from roster.failures import PLATFORM, Failure, FailureKind, failure_of
-from roster.outcomes import CallReport, Cause, Outcome, classify
+from roster.outcomes import CallReport, Cause, Clue, Outcome, classify
 
 # DESIGN 1.5, row by row. r: retryable, p: partial, h: a person must act first.
 TABLE = """
@@ -67,6 +67,74 @@ def test_a_failure_is_narrowed_by_what_is_known(
 
     assert failure is not None
     assert f"{failure.kind.value} {flags(failure)}" == expected
+
+
+@pytest.mark.parametrize(
+    ("outcome", "hint", "expected"),
+    [
+        (Outcome.AUTH, "", "refused ph"),
+        (Outcome.AUTH, "refused", "refused ph"),
+        (Outcome.QUOTA, "", "unavailable rp"),
+        (Outcome.QUOTA, "budget", "budget ph"),
+        (Outcome.SCHEMA, "", "invalid_input "),
+        (Outcome.TIMEOUT, "", "timeout rp"),
+        (Outcome.INTERNAL, "", "tool_failed p"),
+        (Outcome.INTERNAL, "unavailable", "unavailable rp"),
+        (Outcome.INTERNAL, "model", "model rp"),
+        (Outcome.INTERNAL, "outcome_not_met", "outcome_not_met p"),
+        (Outcome.OTHER, "", "tool_failed p"),
+        (Outcome.OTHER, "denied", "denied p"),
+        (Outcome.OTHER, "refused", "refused ph"),
+        (Outcome.OTHER, "cancelled", "cancelled p"),
+        (Outcome.PROTOCOL, "", "tool_failed p"),
+    ],
+)
+def test_a_failure_is_of_the_kind_that_the_evidence_says(outcome: Outcome, hint: str, expected: str) -> None:
+    """The class gives a kind, unless what decided it says more."""
+    failure = failure_of(CallReport(Cause.TOOL_ERROR, 1.0, text=Clue(outcome, "x", hint)), {})
+
+    assert failure is not None
+    assert f"{failure.kind!s} {flags(failure)}" == expected
+
+
+def test_a_tool_that_says_it_ran_out_of_time_is_narrowed_like_one_that_did() -> None:
+    """A read that timed out did nothing, whoever's clock it was."""
+    failure = failure_of(CallReport(Cause.TOOL_ERROR, 1.0, text=Clue(Outcome.TIMEOUT, "timed-out")), READS)
+
+    assert failure is not None
+    assert flags(failure) == "r"
+
+
+JAM = Failure("jam", person=True, declared=True)
+
+
+@pytest.mark.parametrize(
+    ("cause", "reported", "expected"),
+    [
+        (Cause.TOOL_ERROR, "jam", JAM),
+        (Cause.RPC_ERROR, "jam", JAM),
+        (Cause.TOOL_ERROR, "out_of_paper", PLATFORM[FailureKind.UNDECLARED]),
+        (Cause.TOOL_ERROR, "timeout", PLATFORM[FailureKind.UNDECLARED]),
+        (Cause.TOOL_ERROR, "", PLATFORM[FailureKind.UNDECLARED]),
+        (Cause.TIMEOUT, "jam", PLATFORM[FailureKind.TIMEOUT]),
+        (Cause.ANSWERED, "jam", None),
+    ],
+)
+def test_an_authors_own_kind_goes_before_ours_if_it_was_declared(
+    cause: Cause, reported: str, expected: Failure | None
+) -> None:
+    """In an error result; what was not declared is `undeclared`, whatever its name. Our own deadline is our own."""
+    assert failure_of(CallReport(cause, 1.0, reported=reported), {}, {"jam": JAM}) == expected
+
+
+def test_a_wait_and_a_message_travel_with_a_failure() -> None:
+    """Where there are any, after the rest; whole seconds as whole numbers."""
+    shown = PLATFORM[FailureKind.UNAVAILABLE].wire(Outcome.QUOTA, wait_s=90.0, message="Come back later")
+
+    assert list(shown)[-3:] == ["class", "retry_after", "message"]
+    assert (repr(shown["retry_after"]), shown["message"]) == ("90", "Come back later")
+    assert JAM.wire(Outcome.OTHER, wait_s=1.5)["retry_after"] == 1.5
+    assert JAM.wire(Outcome.OTHER)["kind"] == "jam"
 
 
 def test_a_success_is_no_failure() -> None:

@@ -14,7 +14,6 @@ from fakes import Clock
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from roster.call import TRIMMED_AT_ONCE
 from roster.config import Home
 from roster.database import atomic, migrate
 from roster.evidence import Weights
@@ -22,6 +21,7 @@ from roster.failures import PLATFORM, Failure, FailureKind
 from roster.history import History, Kept, Limits, NeedRow, Offers, OutcomeRow, Tally
 from roster.outcomes import Outcome
 from roster.ratings import Ending
+from roster.recorder import TRIMMED_AT_ONCE
 from roster.vectors import unit_rows
 
 

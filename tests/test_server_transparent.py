@@ -68,6 +68,8 @@ async def test_results_and_error_results_have_nothing_added(home: Home, tmp_path
     """`isError` or not: the backend's own blocks and keys, and no word of ours."""
     results = {
         "fails": {"content": [{"type": "text", "text": "no"}], "isError": True, "structuredContent": {"x": None}},
+        "crashes": {"content": [{"type": "text", "text": "Segmentation fault, retry in 5 s"}], "isError": True},
+        "declares": {"content": [], "isError": True, "_meta": {"failure": {"kind": "jam", "message": "x"}}},
         "odd": {"content": [{"type": "hologram", "z": 1}], "isError": False, "_meta": {"a/b": 1}, "new": None},
     }
     tools = {name: {"do": "result", "result": result} for name, result in results.items()}

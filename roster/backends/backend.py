@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import random
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -24,12 +25,15 @@ from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import ValidationError
 
 from roster import __version__
+from roster.answers import seconds_of
 from roster.backends.mended import MendedStream
 from roster.backends.transports import (
     CONNECTION_CLOSED,
     ErrorKind,
+    HttpRefusal,
     error_kind,
     first_leaf,
+    http_refusal,
     log_file,
     open_transport,
     remedy,
@@ -280,6 +284,12 @@ class Backend:
         self._stop.set()
         self._wake()
 
+    def look_again(self) -> None:
+        """Ask for the list of tools once more, soon: a call came back as if it were another one now."""
+        if self._live():
+            self._relist = True
+            self._wake()
+
     async def settled(self) -> None:
         """Wait until the first listing is in or the first attempt has failed."""
         while not (self.listed or self._attempts or self.state is State.STOPPED):
@@ -297,17 +307,21 @@ class Backend:
     ) -> Answer:
         """Carry out one call. Cancelling this cancels it at the backend. Never raises for what a backend does."""
         begun = anyio.current_time()
+        refusal = HttpRefusal()
 
         def report(cause: Cause, code: int | None = None, error: BaseException | None = None) -> CallReport:
             name = type(error).__name__ if error is not None else None
-            return CallReport(cause, (anyio.current_time() - begun) * 1000, code, name)
+            elapsed_ms = (anyio.current_time() - begun) * 1000
+            wait_s = seconds_of(refusal.retry_after, time.time()) if refusal.retry_after else None
+            return CallReport(cause, elapsed_ms, code, name, refusal.status, retry_after_s=wait_s)
 
         for attempt in (1, 2):
             session, tap = await self._usable(), self._tap
             if session is None:
                 return Answer(report(Cause.UNREACHABLE))
             try:
-                result = await self._send(session, tool, arguments, meta, on_progress)
+                with http_refusal() as refusal:
+                    result = await self._send(session, tool, arguments, meta, on_progress)
             except TimeoutError as error:
                 return Answer(report(Cause.TIMEOUT, error=error))
             except MCPError as error:

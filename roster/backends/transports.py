@@ -7,8 +7,10 @@ import logging
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,11 @@ from roster.errors import ConfigError, VariableError
 __all__ = [
     "CONNECTION_CLOSED",
     "ErrorKind",
+    "HttpRefusal",
     "cut_logs",
     "error_kind",
     "first_leaf",
+    "http_refusal",
     "log_file",
     "open_transport",
     "remedy",
@@ -48,6 +52,37 @@ class ErrorKind(StrEnum):
     PROTOCOL = "protocol"
     LOST = "lost"
     CONFIG = "config"
+
+
+@dataclass(slots=True)
+class HttpRefusal:
+    """The HTTP answer that a request was refused with, as far as it says why; the SDK hands on neither of these."""
+
+    status: int | None = None
+    retry_after: str | None = None
+
+
+_refusal: ContextVar[HttpRefusal | None] = ContextVar("roster_http_refusal", default=None)
+
+
+@contextmanager
+def http_refusal() -> Iterator[HttpRefusal]:
+    """What the one request that is sent inside of this is refused with, if it is.
+
+    The SDK posts a message in the context of whoever sent it, so that each call hears of its own.
+    """
+    refusal = HttpRefusal()
+    token = _refusal.set(refusal)
+    try:
+        yield refusal
+    finally:
+        _refusal.reset(token)
+
+
+async def _note_refusal(response: Any) -> None:
+    refusal = _refusal.get()
+    if refusal is not None and response.status_code >= 400 and response.request.method == "POST":
+        refusal.status, refusal.retry_after = response.status_code, response.headers.get("retry-after")
 
 
 def log_file(folder: Path, name: str) -> Path:
@@ -123,7 +158,9 @@ async def _remote(spec: ServerSpec, environ: Mapping[str, str], transport: Trans
 
     timeout = httpx2.Timeout(30, read=max(300.0, spec.call_timeout_s))
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=timeout, follow_redirects=True) as client,
+        httpx2.AsyncClient(
+            headers=headers, timeout=timeout, follow_redirects=True, event_hooks={"response": [_note_refusal]}
+        ) as client,
         streamable_http_client(url, http_client=client) as streams,
     ):
         yield streams[:2]

@@ -1,0 +1,46 @@
+"""What a failure text is like, where no wording decides: the class that its words occur in most. Pure.
+
+A table of one weight for each word and class, made by `eval/errors/train.py` from labelled texts (logistic regression).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from roster.outcomes import Outcome
+
+__all__ = ["SURE", "features", "likeness"]
+
+SURE = 0.35
+"""The share of the likelihood that the best of seven classes must have."""
+_STEM = 5
+
+
+def features(words: str) -> frozenset[str]:
+    """The words of a prepared text, numbers being alike, and the beginnings of the longer ones."""
+    each = {"0" if word.isdigit() else word for word in words.split()}
+    return frozenset(each | {f"{word[:_STEM]}*" for word in each if len(word) > _STEM})
+
+
+@cache
+def _table() -> dict[str, Any]:
+    return dict(json.loads(Path(__file__).with_name("errorlikeness.json").read_text("utf-8")))
+
+
+def likeness(words: str) -> Outcome | None:
+    """The class that texts with these words belong to; None when it is not sure."""
+    table = _table()
+    known = [table["words"][word] for word in features(words) if word in table["words"]]
+    if not known:
+        return None
+    length = math.sqrt(len(known))
+    scores = [
+        bias + sum(column) / length for bias, column in zip(table["biases"], zip(*known, strict=True), strict=True)
+    ]
+    top = max(scores)
+    shares = [math.exp((score - top) / table["scale"]) for score in scores]
+    return Outcome(table["classes"][scores.index(top)]) if 1 / sum(shares) >= SURE else None
