@@ -128,9 +128,11 @@ class DenseIndex:
 
     def mean(self) -> NDArray[np.float32]:
         """(dim,) mean of all rows; zeros for an empty index."""
-        if not self._numbers:
-            return np.zeros(self.dim, np.float32)
-        mean: NDArray[np.float32] = self.rows(sorted(self._numbers)).mean(axis=0)
+        with self._lock:
+            if not self._numbers:
+                return np.zeros(self.dim, np.float32)
+            rows = self._index.reconstruct_batch(np.asarray(sorted(self._numbers), dtype=np.int64))
+        mean: NDArray[np.float32] = rows.mean(axis=0)
         return mean
 
     def floor(self, need: Vectors) -> float:

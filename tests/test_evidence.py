@@ -167,6 +167,39 @@ def test_a_need_can_be_left_out() -> None:
     assert all_.about(asked, [1])[1].successes == 4
 
 
+def test_one_need_counts_once_and_as_it_went_last() -> None:
+    """A loop of calls for one need is not many needs, and what failed in the end did not work."""
+    loop = lessons(*(taught(1, 7, need(1.0)) for _ in range(40)))
+    once = lessons(taught(1, 7, need(1.0)))
+    turned = lessons(taught(1, 7, need(1.0)), taught(1, 8, need(0.9, 0.1)), taught(1, 7, need(1.0), success=False))
+    asked = need(0.9, 0.2)
+
+    assert loop.about(asked, [1]) == once.about(asked, [1])
+    found = turned.about(asked, [1])[1]
+    assert found.successes == 1
+    assert found.failing > 0.3
+    gone = lessons(taught(1, 7, need(1.0)), taught(1, 7, need(1.0), success=False))
+    assert gone.about(asked, [1])[1].near == 0
+    assert len(gone.modes(1)) == 0
+
+
+def test_an_outcome_from_the_future_weighs_as_one_of_today() -> None:
+    """Written under a wrong clock; nothing overflows, and it does not outvote the rest."""
+    far = 600 * 365 * 86_400.0
+    early = lessons(taught(1, 1, need(1.0), at=far), taught(2, 2, need(1.0)))
+    found = early.about(need(1.0), [1, 2])
+
+    assert found[1] == found[2]
+
+
+def test_every_failed_card_is_read() -> None:
+    """However many others have failed at something, and in whichever order they are asked about."""
+    many = [taught(card, card, need(0.0, 0.0, 1.0), success=False) for card in range(2, 60)]
+    known = lessons(*many, *(taught(99, 100 + n, need(1.0), success=False) for n in range(9)))
+
+    assert known.about(need(1.0), [*range(2, 60), 99])[99].failing > 0.9
+
+
 def test_a_dropped_card_is_forgotten() -> None:
     """With every learned vector; others keep theirs."""
     known = lessons(taught(1, 1, need(1.0)), taught(2, 2, need(1.0)))

@@ -49,14 +49,14 @@ def ordered(order: Order, running: Sequence[tuple[Card, Scored]]) -> list[tuple[
 
     One draft gives the first three orders. A card that a stage did not find is not in that stage's own ranking.
     """
+    if order in (Order.HYBRID, Order.LEARNED):
+        return [(card, scored.score) for card, scored in running]
     scores: list[tuple[float, int, Card]] = []
     for card, scored in running:
         match order:
-            case Order.HYBRID | Order.LEARNED:
-                score: float | None = scored.score
             case Order.DENSE:
                 score = scored.similarity
-            case Order.LEXICAL:
+            case _:
                 score = scored.bm25
         if score is not None:
             scores.append((-score, scored.number, card))

@@ -24,15 +24,15 @@ def test_an_unknown_system_names_the_known_ones(name: str) -> None:
 
 
 def test_each_order_has_its_own_cards_and_scores() -> None:
-    """A card that shares no word is not in the lexical ranking; equal scores go by number."""
+    """A card that shares no word is not in the lexical ranking; a blend keeps the order of its draft."""
 
     def card(name: str) -> Card:
         return card_from_tool("s", {"name": name})
 
     running = [
         (card("a"), Scored(3, 0.9, similarity=0.2, bm25=7.0)),
-        (card("b"), Scored(2, 0.5, similarity=0.8)),
         (card("c"), Scored(1, 0.5, bm25=7.0)),
+        (card("b"), Scored(2, 0.5, similarity=0.8)),
     ]
 
     def names(order: Order) -> list[tuple[str, float]]:
