@@ -50,7 +50,7 @@ def test_a_stream_is_written_as_calls_would_be(stage: Stage, filled: Filled) -> 
     ]
     one, same, other = (event.need for event in events)
     assert one == same != other
-    assert len(history(filled).newest_needs(WordEncoder().fingerprint, 10)) == 2
+    assert len(history(filled).newest_needs(WordEncoder().fingerprint, 10, 256)) == 2
     assert filled.roster.writer.db.execute("SELECT DISTINCT drafted FROM outcomes").fetchall() == [(1,)]
 
 
@@ -67,7 +67,7 @@ def test_the_next_stream_is_the_whole_history(stage: Stage, filled: Filled) -> N
     stage.write_more([Happened("c", "mail-2")])
 
     assert len(history(filled).events()) == 2
-    assert len(history(filled).newest_needs(WordEncoder().fingerprint, 10)) == 2
+    assert len(history(filled).newest_needs(WordEncoder().fingerprint, 10, 256)) == 2
 
 
 def test_what_was_served_counts_and_only_with_a_learner(stage: Stage) -> None:
