@@ -5,7 +5,6 @@ An answer is a backend's own JSON, unread so far. Everything here is bounded, an
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 from roster.errortexts import read, read_code
 from roster.outcomes import Clue, Outcome, class_of_status
-from roster.waits import READ, seconds_in, wait_in
+from roster.waits import seconds_in, wait_in
 
 __all__ = ["MAX_MESSAGE", "Said", "examine", "seconds_of"]
 
@@ -25,6 +24,7 @@ LONGEST_WAIT_S = 31 * 86_400.0
 
 _DEPTH, _WIDTH = 5, 40
 _TELLING = frozenset("code status statuscode httpstatus httpstatuscode errorcode error errortype type reason".split())
+_TOLD = frozenset("message msg error errormessage errordescription detail details reason title description".split())
 _GRPC = frozenset("grpccode grpcstatus grpcstatuscode".split())
 _BY_GRPC = {
     **dict.fromkeys((7, 16), Outcome.AUTH),
@@ -69,16 +69,17 @@ def examine(result: Mapping[str, Any] | None, message: str, data: Any, now: floa
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    """The text of a result; of one without any, its structured content as JSON."""
+    """The text of a result; of one without any, what its structured content says in sentences."""
     content = result.get("content")
     blocks = content if isinstance(content, list) else []
     texts = [
         b["text"] for b in blocks if isinstance(b, dict) and b.get("type") == "text" and isinstance(b.get("text"), str)
     ]
     words = "\n".join(texts).strip()
-    if not words and isinstance(result.get("structuredContent"), dict):
-        words = json.dumps(result["structuredContent"], ensure_ascii=False)[: 2 * READ]
-    return words
+    if words:
+        return words
+    told = [item for key, item, _ in _fields(result.get("structuredContent")) if key in _TOLD and isinstance(item, str)]
+    return "\n".join(told)
 
 
 def _fields(value: Any, depth: int = 0) -> Iterator[tuple[str, Any, int]]:

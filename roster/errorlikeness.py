@@ -17,6 +17,8 @@ __all__ = ["SURE", "features", "likeness"]
 
 SURE = 0.35
 """The share of the likelihood that the best of seven classes must have."""
+LEAST_KNOWN = 3
+"""Words of a text that must be in the table for it to be like anything."""
 _STEM = 5
 
 
@@ -34,9 +36,10 @@ def _table() -> dict[str, Any]:
 def likeness(words: str) -> Outcome | None:
     """The class that texts with these words belong to; None when it is not sure."""
     table = _table()
-    known = [table["words"][word] for word in features(words) if word in table["words"]]
-    if not known:
+    there = [word for word in features(words) if word in table["words"]]
+    if sum(word.isalpha() for word in there) < LEAST_KNOWN:
         return None
+    known = [table["words"][word] for word in there]
     length = math.sqrt(len(known))
     scores = [
         bias + sum(column) / length for bias, column in zip(table["biases"], zip(*known, strict=True), strict=True)

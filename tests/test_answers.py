@@ -68,7 +68,7 @@ def test_fields_that_only_look_like_it_say_nothing(fields: Any) -> None:
 
 
 def test_words_are_those_of_the_text_blocks() -> None:
-    """Several are one text; without any, structured content is read as the JSON it is; other blocks are passed over."""
+    """Several are one text; without any, so are the messages in structured content; the rest is passed over."""
     both = failed(content=[*text("Something happened."), {"type": "image", "data": "x"}, *text("Rate limit exceeded")])
     none = failed(content=[], structuredContent={"message": "Rate limit exceeded"})
     odd = failed(content=[7, {"type": "text"}, {"type": "text", "text": 3}], structuredContent=[])

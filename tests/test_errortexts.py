@@ -116,6 +116,8 @@ def test_what_a_text_only_names_does_not_count(text: str) -> None:
         ("内部サーバーエラー", "internal"),
         ("The quick brown fox", "unread"),
         ("", "unread"),
+        ("a", "unread"),
+        ("42", "unread"),
     ],
 )  # fmt: skip
 def test_the_cause_decides_and_not_what_is_around_it(text: str, expected: str) -> None:
@@ -162,6 +164,14 @@ def test_the_table_is_read_at_the_first_failure_only() -> None:
     out, err = child.communicate(timeout=60)
 
     assert (out.strip(), err) == ("0", "")
+
+
+def test_the_likeness_is_of_known_classes_and_words() -> None:
+    """The table that `eval/errors/train.py` makes: a weight for each word and class."""
+    table = json.loads((Path(roster.__file__).parent / "errorlikeness.json").read_text("utf-8"))
+
+    assert set(table["classes"]) <= {outcome.value for outcome in Outcome}
+    assert {len(weights) for weights in table["words"].values()} == {len(table["classes"])} == {len(table["biases"])}
 
 
 # --------------------------------------------------------------------------------------------- bounds
