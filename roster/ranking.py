@@ -11,6 +11,7 @@ import numpy as np
 from roster.evidence import Evidence, Weights, boost
 
 __all__ = [
+    "ALIKE",
     "DENSE_WEIGHT",
     "LEXICAL_HALF",
     "MATCH_WORDS",
@@ -33,6 +34,9 @@ eight sets it was measured on. This and `LEXICAL_HALF` were chosen together on t
 LEXICAL_HALF = 10.0
 """The BM25 score that counts half: a need whose words are hardly found lets meaning decide, one that is found word for
 word lets its words decide. Plain min-max would stretch one shared common word to full marks."""
+ALIKE = 0.3
+"""Cosines that lie closer together than this are not stretched to the whole scale: of the few cards of a small home the
+last may be hardly worse than the first. With a hundred cards or more the scale is always longer."""
 LONG_NEED = (20, 60)
 """Words of a need between which words gain `LONG_GAIN` on meaning: one vector holds a long need less and less well."""
 LONG_GAIN = 0.2
@@ -127,7 +131,7 @@ def blend(
             dense, lexical, step = None, (found / best if best > 0 else 0.0), None
             score = lexical
         else:
-            dense, lexical = scaled(similarity, floor, top), found / (best + LEXICAL_HALF)
+            dense, lexical = 1 - (top - similarity) / max(top - floor, ALIKE), found / (best + LEXICAL_HALF)
             step = max(steps[number]) if steps and number in steps else None
             meaning = dense if step is None else (1 - share) * dense + share * step
             score = weight * meaning + (1 - weight) * lexical

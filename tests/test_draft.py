@@ -26,7 +26,7 @@ from roster.draft import (
 )
 from roster.errors import NeedError
 from roster.history import Tally
-from roster.ranking import DENSE_WEIGHT, LEXICAL_HALF, Match
+from roster.ranking import ALIKE, DENSE_WEIGHT, LEXICAL_HALF, Match
 from roster.reindex import Writer, embed_missing
 
 CALENDAR = [
@@ -98,12 +98,13 @@ def test_a_drafts_numbers_are_those_of_every_stage(
 
     add, drop = 2 / math.sqrt(2 * 6), 1 / math.sqrt(2 * 3)
     assert (first.similarity, second.similarity) == pytest.approx((add, drop), abs=1e-6)
-    assert (first.dense, second.dense) == pytest.approx((1.0, 0.0), abs=1e-5)
+    behind = 1 - (add - drop) / ALIKE  # they are alike, so the scale is not stretched to what lies between them
+    assert (first.dense, second.dense) == pytest.approx((1.0, behind), abs=1e-5)
     assert second.bm25 is not None
     assert first.bm25 is not None
     assert first.lexical == pytest.approx(first.bm25 / (first.bm25 + LEXICAL_HALF))
     share = (1 - DENSE_WEIGHT) / (first.bm25 + LEXICAL_HALF)
-    assert second.score == pytest.approx(share * second.bm25, abs=1e-5)
+    assert second.score == pytest.approx(DENSE_WEIGHT * behind + share * second.bm25, abs=1e-5)
     assert first.score == pytest.approx(DENSE_WEIGHT + share * first.bm25, abs=1e-5)
 
 

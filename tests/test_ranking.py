@@ -71,8 +71,9 @@ def test_a_named_card_goes_before_every_other() -> None:
     ("similarities", "floor", "scores", "expected"),
     [
         ({}, 0.0, {}, {}),
-        ({1: 0.5}, 0.5, {}, {1: 0.0}),  # the only card is best and worst at once
-        ({1: 0.5, 2: 0.5}, 0.5, {2: 10.0}, {1: 0.0, 2: 0.125}),
+        ({1: 0.5}, 0.5, {}, {1: 0.75}),  # the only card is best and worst at once
+        ({1: 0.5, 2: 0.5}, 0.5, {2: 10.0}, {1: 0.75, 2: 0.875}),
+        ({1: 0.56, 2: 0.53}, 0.53, {}, {1: 0.75, 2: 0.675}),  # alike, and not stretched apart
         ({}, 0.0, {1: 3.0}, {1: 1.0}),  # no encoder
         ({1: -0.2, 2: -0.6}, -0.6, {}, {1: 0.75, 2: 0.0}),
         ({1: 0.5}, 0.1, {1: 0.0}, {1: 0.75}),
