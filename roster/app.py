@@ -98,7 +98,7 @@ class Roster:
                     if not pruned:
                         await to_thread.run_sync(self.prune_history)
                         pruned = True
-                    await to_thread.run_sync(self.learn)
+                    await to_thread.run_sync(self._learn_quietly)
                     told = ""
                 except EncoderError as error:
                     # A person must act. Drafts go on by words alone; the log and `roster status` say why.
@@ -133,6 +133,12 @@ class Roster:
         settings = self.config.settings
         encoder = open_encoder(settings.model, settings.threads)
         self.catalogue.attach(encoder, self.home.index)
+        if self.learner is not None:
+            # A long history takes a second to read; here it does not hold up the first draft.
+            try:
+                self.learner.refresh()
+            except Exception as error:  # noqa: BLE001 - whatever it is, drafts go on without
+                log.warning("what was learned could not be read (%s)", type(error).__name__)
 
     def prune_history(self) -> int:
         """Bring the history within its limits, oldest rows first; how many that dropped. Synchronous.
@@ -148,6 +154,14 @@ class Roster:
             dropped += some
             self._stopping.wait(PRUNE_PAUSE_S)
         return dropped
+
+    def _learn_quietly(self) -> None:
+        """`learn`, with whatever goes wrong in it logged by its kind: a history that cannot be read costs learning and
+        nothing else."""
+        try:
+            self.learn()
+        except Exception as error:  # noqa: BLE001 - whatever it is, serving goes on
+            log.warning("learning could not be brought up to date (%s); drafts go on without", type(error).__name__)
 
     def learn(self, *, always: bool = False) -> None:
         """Choose anew what past outcomes count, if there is enough that is new. Synchronous."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from roster.errors import ConfigError, NeedError, NeedSetError, RosterError
-from roster.evaluation.command import eval_command
+from roster.evaluation.command import EvalCommand, eval_command
 
 __all__ = ["app", "main"]
 
@@ -211,7 +211,7 @@ def clear_history(
     records.clear_history(needs_only=needs, out=_print_json if as_json else None)
 
 
-app.command("eval")(eval_command)
+app.command("eval", cls=EvalCommand)(eval_command)
 
 
 def _version(value: bool) -> None:

@@ -27,7 +27,7 @@ from roster.errors import EncoderError, RosterError
 from roster.history import History
 from roster.lint import Severity
 from roster.lint import lint as find_faults
-from roster.ranking import Match, dense_weight, steps_share
+from roster.ranking import Match, Scored, dense_weight, steps_share
 from roster.registry import ServerNote
 from roster.reindex import embed_missing
 from roster.terminal import Out, plain, when
@@ -95,13 +95,14 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _formula(need: str, unread: float) -> str:
+def _formula(need: str, unread: float, learning: bool) -> str:
     """How the numbers of one need's cards come to their score."""
     words = length_of(need)
     weight, share = dense_weight(words, unread), steps_share(words) if steps_of(need) else 0.0
     meaning = f"({1 - share:.2g} dense + {share:.2g} step)" if share else "dense"
     covered = ", less what better cards cover" if share else ""
-    return f"score = {weight:.2g} {meaning} + {1 - weight:.2g} lexical, + 1 when named{covered}"
+    learned = ", + learned + record" if learning else ""
+    return f"score = {weight:.2g} {meaning} + {1 - weight:.2g} lexical, + 1 when named{learned}{covered}"
 
 
 def _print_draft(made: Draft, explain: bool) -> None:
@@ -129,16 +130,34 @@ def _print_draft(made: Draft, explain: bool) -> None:
     table = Table(
         title=plain(made.need),
         title_justify="left",
-        caption=_formula(made.need, made.unread),
+        caption=_formula(made.need, made.unread, any(s.boost or s.rating for _, s in made.running)),
     )
-    for heading in ("", "card", "score", "similarity", "dense", "step", "BM25", "lexical", "named"):
-        table.add_column(heading, justify="left" if heading in ("card", "named") else "right")
-    for place, (card, scored) in enumerate(made.running[: max(15, len(shown))], 1):
+    # A column that is empty for every card is left out, so that the rest stays readable in eighty columns.
+    columns: dict[str, Callable[[Scored], str]] = {
+        "score": lambda scored: _number(scored.score),
+        "similarity": lambda scored: _number(scored.similarity),
+        "dense": lambda scored: _number(scored.dense),
+        "step": lambda scored: _number(scored.step),
+        "BM25": lambda scored: _number(scored.bm25, 2),
+        "lexical": lambda scored: _number(scored.lexical),
+        "named": lambda scored: "yes" if scored.named else "",
+        "covered": lambda scored: _number(-scored.covered) if scored.covered else "",
+        "near": lambda scored: _number(scored.learned.near, 2) if scored.learned else "",
+        "share": lambda scored: _number(scored.learned.share, 2) if scored.learned else "",
+        "failing": lambda scored: _number(scored.learned.failing, 2) if scored.learned else "",
+        "learned": lambda scored: f"{scored.boost:+.3f}" if scored.boost else "",
+        "record": lambda scored: f"{scored.rating:+.3f}" if scored.rating else "",
+    }
+    rows = made.running[: max(15, len(shown))]
+    empty = {heading for heading, cell in columns.items() if all(cell(scored) in ("", "–") for _, scored in rows)}
+    chosen = [heading for heading in columns if heading not in empty]
+    table.add_column("", justify="right")
+    table.add_column("card")
+    for heading in chosen:
+        table.add_column(heading, justify="right")
+    for place, (card, scored) in enumerate(rows, 1):
         style = "bold" if card.id in shown else "dim"
-        cells = [
-            str(place), card.id, _number(scored.score), _number(scored.similarity), _number(scored.dense),
-            _number(scored.step), _number(scored.bm25, 2), _number(scored.lexical), "yes" if scored.named else "",
-        ]  # fmt: skip
+        cells = [str(place), card.id, *(columns[heading](scored) for heading in chosen)]
         table.add_row(*(plain(cell) for cell in cells), style=style)
     console.print(table)
 

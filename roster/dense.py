@@ -120,13 +120,18 @@ class DenseIndex:
             if number >= 0
         ]
 
+    def rows(self, numbers: Sequence[int]) -> Vectors:
+        """(n, dim) float32: the rows of these cards, all of which must be in the index."""
+        with self._lock:
+            rows: Vectors = self._index.reconstruct_batch(np.asarray(numbers, dtype=np.int64))
+        return rows
+
     def mean(self) -> NDArray[np.float32]:
         """(dim,) mean of all rows; zeros for an empty index."""
         with self._lock:
-            numbers = np.asarray(sorted(self._numbers), dtype=np.int64)
-            if not len(numbers):
+            if not self._numbers:
                 return np.zeros(self.dim, np.float32)
-            rows: NDArray[np.float32] = self._index.reconstruct_batch(numbers)
+            rows = self._index.reconstruct_batch(np.asarray(sorted(self._numbers), dtype=np.int64))
         mean: NDArray[np.float32] = rows.mean(axis=0)
         return mean
 

@@ -128,10 +128,16 @@ def names_in(need: str) -> set[str]:
     """
     written = [word for typed in _TYPED.findall(need) if (word := typed.rstrip("."))]
     alone = len(written) == 1
-    names = {fold(word) for word in written if alone or not word.isalpha() or _HUMP.search(word)}
+    names = {
+        fold(word)
+        for word in written
+        if alone or _HUMP.search(word) or (not word.isalpha() and len(word) > 2 and any(map(str.isalpha, word)))
+    }
     names |= {squashed(word) for word in written if "_" in word or _HUMP.search(word)}
     if len(written) <= _LONGEST_NAME:
-        names |= {squashed(need), "".join(tokens_of_need(need))}
+        names.add(squashed(need))
+        if len(said := tokens_of_need(need)) > 1:  # one word that is left of a sentence is no name
+            names.add("".join(said))
     return names - {""}
 
 
@@ -184,7 +190,9 @@ def draft(
     # A named card fits, and a need beyond ASCII is never judged: the embedded model reads English, so that its cosines
     # are low there says nothing about the cards.
     # What served needs like this one fits, whatever it says of itself.
-    served = any(scored.learned is not None and scored.learned.share > 0.5 for _, scored in running[:k])
+    served = any(
+        scored.learned is not None and scored.learned.share * scored.learned.well > 0.5 for _, scored in running[:k]
+    )
     judged = not named and not served and need.isascii()
     match = match_of(match_strength(best, shared), catalogue.match_floor if judged else None)
     starters = [] if match is Match.NONE else [Starter(card, scored) for card, scored in running[:k]]
@@ -236,10 +244,12 @@ def _meaning(
     missing = [number for number in {*others, *found} if number not in similarities]
     similarities |= dense.similarities(whole, missing)
     near: dict[int, list[float]] = {}
-    for vector in each:
+    for turn, vector in enumerate(each, 1):
         top, low = max((score for _, score in dense.search(vector, 1)), default=0.0), dense.floor(vector)
         for number, score in dense.similarities(vector, similarities).items():
             near.setdefault(number, []).append(min(1.0, scaled(score, low, top)))
+        # Another thread may be taking a card out at this moment: one that is not known for every step is for none.
+        near = {number: steps for number, steps in near.items() if len(steps) == turn}
     return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need), vectors[0], served)
 
 

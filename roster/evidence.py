@@ -25,7 +25,8 @@ from roster.vectors import Vectors, unit_rows
 __all__ = [
     "FIRST_WEIGHTS",
     "MODES",
-    "RATING_HALF_LIFE_S",
+    "RATING_CALLS",
+    "RATING_START",
     "Evidence",
     "Lessons",
     "Sample",
@@ -72,8 +73,6 @@ RATING_CALLS = 4.0
 """A card nobody called is taken to work nine times in ten, and that counts as four calls: a fair start."""
 PRAISE = 0.1
 """A record above `RATING_START` counts so much less than one below: it decides between equals."""
-RATING_HALF_LIFE_S = 60 * 86_400.0
-"""After this time a call counts half for the record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +106,9 @@ class Weights:
     slow: bool = False
 
 
-FIRST_WEIGHTS = Weights(share=0.2)
-"""Before a home has taught enough to choose: a need that was served before is remembered, and no more than that."""
+FIRST_WEIGHTS = Weights(near=0.1, share=0.2)
+"""Before a home has taught enough to choose: a need that was served before is remembered, and one like it a little. Of
+eight pairs the one that did most good and no harm on held-out train needs of seven sets."""
 GRID = tuple(
     Weights(near, share, slow)
     for slow in (True, False)
@@ -143,11 +143,13 @@ def boost(base: float, found: Evidence, weights: Weights) -> float:
     return float((weights.near * found.near + weights.share * found.share) * believed - FAILING * found.failing)
 
 
-def rating(successes: float, calls: float) -> float:
+def rating(rate: float) -> float:
     """What a card's record as a whole adds to its score: up to `RATING` less for one that fails, hardly more for one
     that works. Being used a lot wins no need that another card matches better.
+
+    rate: its success rate in [0, 1], begun at `RATING_START`.
     """
-    above = (successes + RATING_CALLS * RATING_START) / (calls + RATING_CALLS) - RATING_START
+    above = rate - RATING_START
     return RATING * (above if above < 0 else PRAISE * above)
 
 
@@ -167,6 +169,9 @@ class _Card:
         self.counts = np.empty(0, np.float32)
 
     def append(self, need: int, row: Floats, weight: float, won: bool) -> None:
+        """Take in how the card did for a need. One need counts once, the last time: a loop is not many needs."""
+        for at in np.flatnonzero(self.needs[: self.count] == need)[::-1]:
+            self._remove(int(at))
         mode = self._into_mode(row, weight) if won else -1
         columns = ("rows", "needs", "weights", "won", "modes")
         if self.count == ROWS:
@@ -181,6 +186,16 @@ class _Card:
         at = self.count
         self.rows[at], self.needs[at], self.weights[at], self.won[at], self.modes[at] = row, need, weight, won, mode
         self.count += 1
+
+    def _remove(self, at: int) -> None:
+        """Take a row out, and out of its mode."""
+        mode = int(self.modes[at])
+        if mode >= 0:
+            self.sums[mode] -= self.weights[at] * self.rows[at].astype(np.float32)
+            self.counts[mode] -= self.weights[at]
+        for column in (self.rows, self.needs, self.weights, self.won, self.modes):
+            column[at : self.count - 1] = column[at + 1 : self.count]
+        self.count -= 1
 
     def _into_mode(self, row: Floats, weight: float) -> int:
         """Leader clustering (Hartigan 1975): to the nearest mode, or a new one while it is far and there is room."""
@@ -211,7 +226,8 @@ class _Card:
         """(modes, dim) sums and their weights, as they would be if this need had never been."""
         gone = np.flatnonzero((self.needs[: self.count] == need) & self.won[: self.count]) if need is not None else ()
         if not len(gone):
-            return self.sums, self.counts
+            there = self.counts > LEFT
+            return (self.sums, self.counts) if there.all() else (self.sums[there], self.counts[there])
         sums, counts = self.sums.copy(), self.counts.copy()
         for at in gone:
             sums[self.modes[at]] -= self.weights[at] * self.rows[at].astype(np.float32)
@@ -247,7 +263,8 @@ class Lessons:
         card = self._cards.get(lesson.card)
         if card is None:
             card = self._cards[lesson.card] = _Card(len(self.mean))
-        weight = 2.0 ** ((lesson.at - self._now) / HALF_LIFE_S)
+        # What is dated later than now was written under a wrong clock, and counts as of now.
+        weight = 2.0 ** (min(0.0, lesson.at - self._now) / HALF_LIFE_S)
         card.append(lesson.need, self.centred(lesson.vector), weight, lesson.success)
 
     def drop(self, card: int) -> None:
@@ -257,7 +274,11 @@ class Lessons:
     def modes(self, card: int) -> Vectors:
         """(modes, dim) float32 unit rows: the card's learned vectors."""
         known = self._cards.get(card)
-        return unit_rows(known.sums) if known is not None else np.empty((0, len(self.mean)), np.float32)
+        return (
+            unit_rows(known.sums[known.counts > LEFT])
+            if known is not None
+            else np.empty((0, len(self.mean)), np.float32)
+        )
 
     def about(self, need: Vectors, cards: Iterable[int], *, without: int | None = None) -> dict[int, Evidence]:
         """What is known of these cards for a need; a card that nothing is known of is left out.
@@ -273,7 +294,7 @@ class Lessons:
         # The kernel is a matter of the nearest needs. Those of a card whose modes are all far away weigh nothing, and
         # reading them would cost more than all else. Modes are made of successes: a card that failed is read too.
         told = {at for at in np.argsort(-cosines, kind="stable")[:ASKED].tolist() if cosines[at] >= APART / 2}
-        told.update([at for at, card in enumerate(known) if card.failed][: 2 * ASKED])
+        told.update(at for at, card in enumerate(known) if card.failed)
         good, bad = np.zeros(len(known)), np.zeros(len(known))
         for at in sorted(told):
             card = known[at]

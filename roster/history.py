@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -102,6 +103,14 @@ _DAY_S = 86_400.0
 _COUNTS = f"counted AND outcome != '{Outcome.SCHEMA.value}'"
 
 
+def _vector(blob: object) -> NDArray[np.float32] | None:
+    """The vector a blob holds; None for one that holds none, as a hand-edited file may."""
+    if not isinstance(blob, bytes) or not blob or len(blob) % 2:
+        return None
+    vector = np.frombuffer(blob, "<f2").astype(np.float32)
+    return vector if bool(np.isfinite(vector).all()) else None
+
+
 class History:
     """The outcomes, needs and suggestions tables, over one connection. Not for two threads at once."""
 
@@ -195,16 +204,18 @@ class History:
             for number, blob in self._db.execute(
                 f"SELECT number, vector FROM needs WHERE number IN ({marks}) AND encoder = ?", [*some, encoder]
             ):
-                out[number] = np.frombuffer(blob, "<f2").astype(np.float32)
+                if (vector := _vector(blob)) is not None:
+                    out[number] = vector
         return out
 
-    def newest_needs(self, encoder: str, count: int) -> Vectors:
+    def newest_needs(self, encoder: str, count: int, dim: int) -> Vectors:
         """(n, dim) float32: vectors of the last `count` needs that this encoder embedded."""
         blobs = self._db.execute(
             "SELECT vector FROM needs WHERE encoder = ? ORDER BY number DESC LIMIT ?", (encoder, count)
         ).fetchall()
-        rows: Vectors = np.stack([np.frombuffer(blob, "<f2") for (blob,) in blobs]).astype(np.float32)
-        return rows
+        rows = [vector for (blob,) in blobs if (vector := _vector(blob)) is not None and len(vector) == dim]
+        kept: Vectors = np.array(rows, np.float32).reshape(-1, dim)
+        return kept
 
     def running_of(self, needs: Sequence[int]) -> Mapping[int, list[tuple[int, float]]]:
         """Need number → what was in the running for it, as (card number, score), best first."""
@@ -213,6 +224,8 @@ class History:
             some = list(needs[start : start + 500])
             marks = ",".join("?" * len(some))
             for number, blob in self._db.execute(f"SELECT number, running FROM needs WHERE number IN ({marks})", some):
+                if not isinstance(blob, bytes) or len(blob) % _PAIR.itemsize:
+                    continue
                 pairs = np.frombuffer(blob, _PAIR)
                 out[number] = list(zip(pairs["number"].tolist(), pairs["score"].tolist(), strict=True))
         return out
@@ -231,7 +244,9 @@ class History:
         row = self._db.execute(
             "SELECT near, share, slow, gain, outcomes FROM learning WHERE encoder = ?", (encoder,)
         ).fetchone()
-        return (Weights(row[0], row[1], bool(row[2])), row[3], row[4]) if row else None
+        if row is None or not all(isinstance(value, int | float) and math.isfinite(value) for value in row):
+            return None
+        return Weights(float(row[0]), float(row[1]), bool(row[2])), float(row[3]), int(row[4])
 
     # ---------------------------------------------------------------------------------------- suggestions
 

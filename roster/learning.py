@@ -17,7 +17,8 @@ from roster.dense import DenseIndex
 from roster.evidence import (
     FIRST_WEIGHTS,
     MODES,
-    RATING_HALF_LIFE_S,
+    RATING_CALLS,
+    RATING_START,
     Evidence,
     Lessons,
     Sample,
@@ -28,6 +29,7 @@ from roster.evidence import (
     rating,
 )
 from roster.history import Event, History
+from roster.ratings import Standing
 from roster.vectors import Vectors
 
 __all__ = ["Learner", "Learning"]
@@ -40,6 +42,8 @@ FOUND_BY_NEEDS = 15
 """How many learned vectors near a need bring their cards into the running."""
 AT_ONCE = 500
 """New outcomes a draft takes in by itself; more of them wait for the next `settle`."""
+AN_HOUR_S = 3600.0
+"""Records are aged by the hour, so that a need asked twice gets the same draft."""
 CHUNK = 2_000
 """Outcomes read in one go."""
 MEAN_OF = 5_000
@@ -56,14 +60,6 @@ class Learning:
     weights: Weights = field(default_factory=Weights)
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     ratings: Mapping[int, float] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _Record:
-    """A card's calls, decayed to a reference time."""
-
-    calls: float = 0.0
-    successes: float = 0.0
 
 
 class _State:
@@ -83,28 +79,27 @@ class _State:
         self._judged: Mapping[int, object] = {}
         self._needs = needs and bool(encoder)
         self._modes: DenseIndex | None = None
-        self._records: dict[str, _Record] = {}
+        self._records: dict[str, Standing] = {}
         self._prints: dict[int, str] = {}
+        self._dropped: dict[int, str] = {}
         events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
         for start in range(0, len(events), CHUNK):
-            self._take(events[start : start + CHUNK])
+            self._take(events[start : start + CHUNK], now)
 
     # -------------------------------------------------------------------------------------- taking in
 
-    def catch_up(self, newest: tuple[int, int]) -> None:
+    def catch_up(self, newest: tuple[int, int], now: float) -> None:
         """Take in what was recorded since, unless that is too much to do on the way to a draft."""
         after = self.seen[0]
-        events = self._catalogue.reading(lambda db: History(db).events(after))
+        events = [e for e in self._catalogue.reading(lambda db: History(db).events(after)) if e.number <= newest[0]]
         if len(events) <= AT_ONCE:
-            self._take(events)
+            self._take(events, now)
             self.seen = newest
 
-    def _take(self, events: Sequence[Event]) -> None:
+    def _take(self, events: Sequence[Event], now: float) -> None:
         for event in events:
-            record = self._records.setdefault(event.card, _Record())
-            weight = 2.0 ** ((event.at - self.started) / RATING_HALF_LIFE_S)
-            record.calls += weight
-            record.successes += weight * event.success
+            standing = self._records.get(event.card, Standing())
+            self._records[event.card] = standing.add(event.at, event.success, now)
         taught = self._lessons_in(events) if self._needs else []
         if not taught:
             return
@@ -121,12 +116,14 @@ class _State:
 
     def _mean(self) -> Vectors:
         """What the newest needs have in common."""
-        assert self._catalogue.dense is not None
-        newest = self._catalogue.reading(lambda db: History(db).newest_needs(self.encoder, MEAN_OF))
-        return mean_of(newest, self._catalogue.dense.mean())
+        dense = self._catalogue.dense
+        assert dense is not None
+        newest = self._catalogue.reading(lambda db: History(db).newest_needs(self.encoder, MEAN_OF, dense.dim))
+        return mean_of(newest, dense.mean())
 
     def _lessons_in(self, events: Sequence[Event]) -> list[Taught]:
         """The events that teach: their need is known to this encoder, and their card is still what it was."""
+        dense = self._catalogue.dense
         needs = list({event.need for event in events if event.need is not None})
         vectors = self._catalogue.reading(lambda db: History(db).vectors_of(needs, self.encoder))
         out = []
@@ -134,6 +131,8 @@ class _State:
             entry = self._catalogue.find(event.card)
             if event.need is None or event.need not in vectors or entry is None:
                 continue
+            if dense is None or len(vectors[event.need]) != dense.dim:
+                continue  # a hand-edited file
             if entry.card.fingerprint == event.fingerprint:
                 self._prints[entry.number] = event.fingerprint
                 out.append(Taught(entry.number, event.need, vectors[event.need], event.success, event.at))
@@ -152,23 +151,28 @@ class _State:
                 self._modes = DenseIndex(len(rows[0]))
             self._modes.put(numbers, np.stack(rows))
 
-    def forget_changed(self) -> None:
-        """Drop every learned vector and all evidence of a card whose definition is another one now."""
+    def forget_changed(self) -> bool:
+        """Drop every learned vector and all evidence of a card whose definition is another one now.
+
+        True when one is as it was again: what it had been taught has to be read anew.
+        """
         if self.lessons is None:
-            return
+            return False
         entries = self._catalogue.draftable()
         if entries is self._judged:
-            return
+            return False
         self._judged = entries
         gone = {n for n, print_ in self._prints.items() if n not in entries or entries[n].card.fingerprint != print_}
+        back = any(n in entries and entries[n].card.fingerprint == print_ for n, print_ in self._dropped.items())
         for number in gone:
-            del self._prints[number]
+            self._dropped[number] = self._prints.pop(number)
             self.lessons.drop(number)
             if self._modes is not None:
                 self._modes.drop([number * MODES + mode for mode in range(MODES)])
         if gone:
             for cards in self._served.values():
                 cards -= gone
+        return back
 
     # ---------------------------------------------------------------------------------------- weights
 
@@ -176,7 +180,7 @@ class _State:
         """Let the home's own past say how much evidence counts; how many needs that was decided by."""
         samples = self._samples(self.lessons) if self.lessons is not None else []
         self.weights, self.gain = earn(samples)
-        self.settled = self.taught
+        self.settled = self.seen[0]
         return len(samples)
 
     def _samples(self, lessons: Lessons) -> list[Sample]:
@@ -205,14 +209,14 @@ class _State:
 
     def ask(self, need: Vectors | None, cards: Collection[int], now: float) -> Learning:
         """What was learned of these cards."""
-        aged = 2.0 ** ((self.started - now) / RATING_HALF_LIFE_S)
+        now -= now % AN_HOUR_S
         entries = self._catalogue.draftable()
         ratings = {}
         for number in cards:
-            record = self._records.get(entries[number].card.id) if number in entries else None
-            if record is not None:
-                ratings[number] = rating(record.successes * aged, record.calls * aged)
-        evidence = self.lessons.about(need, cards) if self.lessons is not None and need is not None else {}
+            standing = self._records.get(entries[number].card.id) if number in entries else None
+            if standing is not None:
+                ratings[number] = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
+        evidence = self.lessons.about(need, sorted(cards)) if self.lessons is not None and need is not None else {}
         return Learning(self.weights, evidence, ratings)
 
 
@@ -236,14 +240,16 @@ class Learner:
 
     def refresh(self) -> None:
         """Take in what was recorded since the last call, by whichever process. The first call reads all there is."""
-        newest = self._catalogue.reading(lambda db: History(db).newest())
         with self._lock:
+            newest = self._catalogue.reading(lambda db: History(db).newest())
             state = self._state
+            if state is not None and state.forget_changed():
+                state = self._state = None
             cleared = state is not None and (newest[1] != state.seen[1] or newest[0] < state.seen[0])
             if state is None or state.encoder != self._encoder() or cleared:
                 state = self._state = self._fresh()
             elif newest[0] > state.seen[0]:
-                state.catch_up(newest)
+                state.catch_up(newest, self._clock())
             state.forget_changed()
 
     def settle(self, *, always: bool = False) -> bool:
@@ -254,11 +260,13 @@ class Learner:
         self.refresh()
         with self._lock:
             taught = self._state.taught if self._state is not None else 0
+            seen = self._state.seen[0] if self._state is not None else 0
             behind = self._state is not None and (
                 self._catalogue.reading(lambda db: History(db).newest()) != self._state.seen
             )
             settled = self._state.settled if self._state is not None else 0
-            if not (always or behind or taught >= max(GROWTH * settled, settled + NEW)):
+            # Counted by their numbers: a history at its limit does not grow, and goes on changing.
+            if not (always or behind or (taught and seen - settled >= max(NEW, (GROWTH - 1) * taught))):
                 return False
         fresh = self._fresh()
         needs = fresh.choose_weights()
@@ -288,7 +296,7 @@ class Learner:
         """Write down what was settled, so that the next process begins with it."""
         with self._lock:
             state = self._state
-        if state is not None and state.encoder:
+        if state is not None and state.encoder and self._needs:
             history.keep_weights(state.encoder, state.weights, state.gain, state.settled, now)
 
     def figures(self) -> dict[str, Any]:

@@ -207,5 +207,6 @@ def match_of(strength: float, floor: float | None) -> Match:
 
 
 def rank(candidates: Iterable[Scored], k: int) -> list[Scored]:
-    """The k best, highest score first; equal scores in order of card number."""
-    return sorted(candidates, key=lambda scored: (-scored.score, scored.number))[:k]
+    """The k best, highest score first; equal scores in order of card number. What the need names goes before the rest,
+    whatever was learned."""
+    return sorted(candidates, key=lambda scored: (not scored.named, -scored.score, scored.number))[:k]

@@ -104,7 +104,9 @@ class Recorder:
             with self._writer.lock:
                 counted = self._counts(ended, now)
                 with atomic(self._writer.db):
-                    need = self._need_of(ended.drafted, now)
+                    # A call that only happens to carry a draft's id says nothing of that draft's need.
+                    drafted = ended.drafted if _was_drafted(ended) else None
+                    need = self._need_of(drafted, now)
                     number = self._history.record(_row(ended, now, counted, need))
                     offer = self._note_suggestions(ended, now)
                     self._soften(ended, now)
@@ -150,7 +152,7 @@ class Recorder:
     def _remember(self, ended: Ended, now: float, number: int, need: int | None, offer: int | None) -> None:
         """Keep in mind what the next call needs."""
         memory, id_ = ended.memory, ended.card.id
-        if ended.drafted is not None:
+        if ended.drafted is not None and need is not None:
             ended.drafted.stored = need
         if ended.verdict.outcome is Outcome.TRANSPORT and self._counts(ended, now):
             self._outages[ended.card.server] = now
@@ -163,6 +165,10 @@ class Recorder:
             _keep(memory.tried, id_, Tried(number, now, memory.hashed(ended.arguments)))
 
 
+def _was_drafted(ended: Ended) -> bool:
+    return ended.drafted is not None and ended.card.id in ended.drafted.ids
+
+
 def _row(ended: Ended, now: float, counted: bool, need: int | None) -> OutcomeRow:
     verdict = ended.verdict
     return OutcomeRow(
@@ -172,7 +178,7 @@ def _row(ended: Ended, now: float, counted: bool, need: int | None) -> OutcomeRo
         ended.failure,
         ended.latency_ms,
         now,
-        drafted=ended.drafted is not None and ended.card.id in ended.drafted.ids,
+        drafted=_was_drafted(ended),
         rule=verdict.rule,
         fault=verdict.fault.value if verdict.fault else None,
         counted=counted,

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,11 @@ from fakes import Ran, Run, tool
 from scripted_backend import Scripted
 
 from roster import cli
-from roster.config import Home
+from roster.app import open_roster
+from roster.config import Home, load_config
 from roster.demo.session import STEPS
+from roster.history import History, OutcomeRow
+from roster.outcomes import Outcome
 from roster.ranking import DENSE_WEIGHT
 
 REPOSITORY = Path(__file__).parents[1]
@@ -165,6 +169,33 @@ def test_draft_explains_every_stage(run: Run, calendar: Scripted) -> None:
     table = run("draft", need, "--explain").out
     for word in ("similarity", "BM25", "calendar__add_event", f"{first['score']:.3f}", "yes"):
         assert word in table
+
+
+def test_draft_explains_what_was_learned(run: Run, home: Home, calendar: Scripted) -> None:
+    """Columns for learning are there once there is something to show, and the numbers add up."""
+    run("reindex")
+    need = "put lunch on the calendar"
+    assert "record" not in run("draft", need, "--explain").out
+    with open_roster(load_config(home), home) as roster:
+        roster.warm_up()
+        made = roster.draft_now(need, 5)
+        lesson = made.lesson()
+        assert lesson is not None
+        last = made.running[-1][0]
+        history, now = History(roster.writer.db), time.time()
+        for _ in range(3):
+            number = history.keep_need(lesson, now)
+            history.record(
+                OutcomeRow(last.id, last.fingerprint, Outcome.SUCCESS, None, 1.0, now, drafted=True, need=number)
+            )
+    explained = {card["id"]: card for card in run("draft", need, "--explain", "--json").json()["explain"]}[last.id]
+    assert explained["learned"]["share"] > 0.5
+    assert explained["score"] == pytest.approx(
+        explained["base"] + explained["boost"] + explained["rating"] - explained["covered"], abs=1e-5
+    )
+    table = run("draft", need, "--explain").out
+    assert "record" in table
+    assert "+ learned + record" in table
 
 
 def test_status_shows_servers_cards_index_and_problems_without_connecting(

@@ -224,7 +224,7 @@ def test_a_name_in_a_sentence_may_be_joined_in_another_way(filled: Catalogue) ->
         ("Search!", {"search"}),
         ("call create_issue and githubSearch", {"create_issue", "createissue", "githubsearch"}),
         ('run "notes-2".', {"notes-2"}),
-        ("v2 of files.read", {"v2", "files.read"}),
+        ("v2 of files.read", {"files.read"}),
         ("?!", set()),
     ],
 )

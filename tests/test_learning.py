@@ -248,7 +248,7 @@ def test_without_history_a_learner_changes_nothing(bench: Bench) -> None:
     assert bench.learner.figures() == {
         "outcomes": 0,
         "cards": 0,
-        "weights": {"near": 0.0, "share": 0.2, "slow": False},
+        "weights": {"near": 0.1, "share": 0.2, "slow": False},
         "gain": 0.0,
     }
 
@@ -261,3 +261,83 @@ def test_the_stored_need_is_worth_no_more_than_a_number(bench: Bench, db: sqlite
 
     first = made.running[0][1]
     assert kept[first.number] == first.base < first.score
+
+
+def test_a_first_outcome_of_the_new_definition_does_not_save_the_old_ones(bench: Bench) -> None:
+    """Whichever is seen first, the change or the outcome."""
+    bench.happen("post", times=4)
+    assert bench.ids()[0] == "post"
+    changed = tool("post", "Put a notice on a board, and ring a bell")
+    bench.writer.registry.sight("calendar", [ROWS[0], changed, ROWS[2]], bench.clock.now)
+    bench.writer.registry.unquarantine("calendar__post", bench.clock.now)
+    bench.catalogue.refresh()
+    embed_missing(bench.catalogue, bench.writer, bench.home)
+    bench.happen("post", need="list the events of a day")
+    scored = {card.name: each for card, each in bench.draft().running}["post"]
+
+    assert scored.learned is not None
+    assert scored.learned.share < 0.1
+
+
+def test_a_card_that_comes_back_as_it_was_has_what_it_was_taught(bench: Bench) -> None:
+    """In a process that saw it go, as in one that did not."""
+    bench.happen("post", times=4)
+    bench.ids()
+    bench.writer.registry.sight("calendar", [ROWS[0], ROWS[2]], bench.clock.now)
+    assert "post" not in bench.ids()
+    bench.writer.registry.sight("calendar", ROWS, bench.clock.now)
+
+    assert bench.ids()[0] == "post"
+
+
+def test_what_a_file_holds_by_mistake_costs_no_draft(bench: Bench) -> None:
+    """Vectors of no sense, running of no sense, weights of no sense: left out, and the rest is learned from."""
+    bench.happen("post", times=2)
+    for turn in range(30):
+        bench.happen("post", need=f"send notice {turn}")
+    db = bench.writer.db
+    db.execute("UPDATE needs SET vector = x'00' WHERE number = 1")
+    db.execute("UPDATE needs SET vector = 'text' WHERE number = 3")
+    db.execute("UPDATE needs SET vector = x'00000000' WHERE number = 4")
+    db.execute("UPDATE needs SET running = x'0102' WHERE number = 5")
+    bench.learner.settle(always=True)
+    bench.learner.keep(bench.history, bench.clock.now)
+    db.execute("UPDATE learning SET near = 'much'")
+
+    assert bench.ids()[0] == "post"
+    other = bench.again()
+    assert draft(other, NEED, learner=Learner(other, clock=bench.clock)).starters[0].card.name == "post"
+
+
+def test_a_history_at_its_limit_is_settled_again(bench: Bench) -> None:
+    """By how many outcomes are new, not by how many there are."""
+    bench.happen("post", times=20)
+    assert bench.learner.settle()
+    bench.writer.db.execute("DELETE FROM outcomes WHERE number <= 15")
+    bench.learner.settle(always=True)
+    for turn in range(6):
+        bench.happen("post", need=f"send the notice number {turn}")
+
+    assert bench.learner.settle()
+
+
+def test_a_named_card_goes_before_whatever_was_learned(bench: Bench) -> None:
+    """Evidence may add more than a name does."""
+    need = "use calendar__list to send a notice that lunch is ready"
+    bench.happen("post", need=need, times=3)
+    assert bench.learner.settle(always=True)
+    bench.learner._state.weights = Weights(2.0, 8.0)  # type: ignore[union-attr]
+
+    first, second = bench.draft(need).starters[:2]
+    assert (first.card.name, second.card.name) == ("list", "post")
+    assert second.scored.score > first.scored.score
+
+
+def test_a_need_that_only_failed_is_still_weak(bench: Bench, encoder: WordEncoder) -> None:
+    """One success long ago does not make twenty failures a match."""
+    encoder.match_floor = 0.5
+    bench.happen("post", need="zxqv wvut")
+    for turn in range(20):
+        bench.happen("post", need=f"zxqv wvut {'again ' * (turn % 2)}", outcome=Outcome.INTERNAL)
+
+    assert bench.draft("zxqv wvut").starters == ()

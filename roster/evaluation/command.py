@@ -10,10 +10,33 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from roster.errors import RosterError
 
-__all__ = ["eval_command"]
+__all__ = ["EvalCommand", "eval_command", "make_folders", "progress_bar", "say"]
+
+
+REPLAY = "replay"
+
+
+class EvalCommand(TyperCommand):
+    """`roster eval SET...`, and `roster eval replay SET...` where the first word is `replay`.
+
+    A folder of that name is still a set when it is given as `./replay`.
+    """
+
+    def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
+        """The context of this command or, by the first word, of the replay."""
+        if args[:1] != [REPLAY]:
+            return super().make_context(info_name, args, parent, **extra)
+        from roster.evaluation.replay_command import replay_app
+
+        return typer.main.get_command(replay_app).make_context(f"{info_name} {REPLAY}", args[1:], parent, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run whichever command the context is of."""
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
 
 
 def eval_command(
@@ -23,7 +46,8 @@ def eval_command(
         typer.Option(
             "--system",
             "-s",
-            help="lexical, dense, hybrid, dense:NAME_OR_PATH or hybrid:NAME_OR_PATH; once for each. "
+            help="lexical, dense, hybrid, learned (hybrid after outcomes from qrels/train.tsv), or dense:, hybrid: or "
+            "learned: with NAME_OR_PATH of another encoder; once for each. "
             "The first is what the others are compared with. Without any: hybrid, dense, lexical.",
         ),
     ] = None,
@@ -48,7 +72,10 @@ def eval_command(
     threads: Annotated[int, typer.Option("--threads", min=1, max=64, help="Threads of the encoder.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
 ) -> None:
-    """Ranking quality on labelled need sets: nDCG, recall, hits, MRR, with intervals; and what drafts cost."""
+    """Ranking quality on labelled need sets: nDCG, recall, hits, MRR, with intervals; and what drafts cost.
+
+    `roster eval replay SET...` replays outcomes first, right ones and wrong ones: see `roster eval replay --help`.
+    """
     from roster.config import find_home, open_home
     from roster.draft import checked_k
     from roster.evaluation.comparison import Plan, Rankings, evaluate
@@ -73,9 +100,9 @@ def eval_command(
     needsets = [read_needset(folder, split) for folder in sets]
     for needset in needsets:
         if needset.skipped:
-            _say(f"{needset.name}: {needset.skipped} needs have no card with a grade above 0 and are left out")
+            say(f"{needset.name}: {needset.skipped} needs have no card with a grade above 0 and are left out")
     folders = [folder for folder in (trec, report, out, run.parent if run else None) if folder is not None]
-    _make_folders(folders)
+    make_folders(folders)
 
     def on_rankings(needset: NeedSet, rankings: Rankings) -> None:
         if trec is not None:
@@ -86,12 +113,12 @@ def eval_command(
             write_run(run, rankings[names[0]], names[0])
 
     plan = Plan(systems, k, seed, cache or open_home(find_home()).folder / "eval-cache", runs, threads)
-    with _progress() as progress:
+    with progress_bar() as progress:
         evaluation = evaluate(needsets, plan, progress, on_rankings)
     if out is not None:
         write_results(out, evaluation)
     if report is not None:
-        _say(f"report: {write_report(report, evaluation)}")
+        say(f"report: {write_report(report, evaluation)}")
     if as_json:
         print(json.dumps(evaluation.figures, indent=1))
     else:
@@ -105,7 +132,8 @@ def _run_in(written: str) -> tuple[str, str]:
     return name.strip(), pattern
 
 
-def _make_folders(folders: list[Path]) -> None:
+def make_folders(folders: list[Path]) -> None:
+    """Make folders that results go to. Raises RosterError for one that cannot be made."""
     for folder in folders:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -115,12 +143,13 @@ def _make_folders(folders: list[Path]) -> None:
             ) from None
 
 
-def _say(what: str) -> None:
+def say(what: str) -> None:
+    """A line on stderr."""
     print(f"roster: {what}", file=sys.stderr)
 
 
 @contextmanager
-def _progress() -> Iterator[Any]:
+def progress_bar() -> Iterator[Any]:
     """What `evaluate` tells, as a bar on stderr; a line a step where that is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -133,7 +162,7 @@ def _progress() -> Iterator[Any]:
         def told(label: str, done: int, total: int) -> None:
             if label not in tasks:
                 if not console.is_terminal:
-                    _say(f"{label} ({total:,})")
+                    say(f"{label} ({total:,})")
                 for task in tasks.values():
                     bar.update(task, visible=False)
                 tasks[label] = bar.add_task(label, total=total)

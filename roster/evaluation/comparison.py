@@ -26,10 +26,11 @@ from roster.evaluation.measures import first_place, measure_names, score_needs
 from roster.evaluation.needsets import Need, NeedSet
 from roster.evaluation.rankings import RUN_DEPTH, Ranking, rank_needs, ranking_of_run
 from roster.evaluation.systems import Order, System
+from roster.evaluation.teaching import open_taught, teaching_needs
 from roster.evaluation.tokens import Tokenizer, open_tokenizer
 from roster.evaluation.trec import read_run
 
-__all__ = ["Evaluation", "Plan", "Progress", "checkout_commit", "evaluate"]
+__all__ = ["Evaluation", "Plan", "Progress", "check_names", "checkout_commit", "evaluate", "versions_of"]
 
 FORMAT = 1
 GROUPS = ("style", "lang")
@@ -81,7 +82,7 @@ def evaluate(
 
     on_rankings: given each set's rankings, which are not kept. Raises RosterError; nothing is half reported.
     """
-    _check_names(needsets)
+    check_names(needsets)
     tokenizer = open_tokenizer()
     encoders: dict[str | None, Encoder] = {}
     for model in dict.fromkeys(s.model for s in plan.systems if s.order is not Order.LEXICAL):
@@ -92,12 +93,15 @@ def evaluate(
         for needset in needsets
         for name, pattern in plan.runs.items()
     }
+    teaching = {}
+    if any(system.order is Order.LEARNED for system in plan.systems):
+        teaching = {needset.name: teaching_needs(needset) for needset in needsets}
     sets: dict[str, Any] = {}
     records: dict[str, dict[str, Record]] = {}
     resampled: list[Floats] = []
     for needset in needsets:
         begun = time.perf_counter()
-        rankings, embedding = _rank(needset, plan, encoders, tokenizer, progress)
+        rankings, embedding = _rank(needset, teaching.get(needset.name, ()), plan, encoders, tokenizer, progress)
         for name in plan.runs:
             rankings[name] = ranking_of_run(needset, runs[needset.name, name], plan.k, tokenizer)
         on_rankings(needset, rankings)
@@ -138,14 +142,15 @@ def evaluate(
         "measures": measure_names(plan.k),
         "tokenizer": tokenizer.name,
         "commit": checkout_commit(),
-        "versions": _versions(encoders),
+        "versions": versions_of(encoders),
         "mean": {name: {"measures": m} for name, m in _intervals(point, overall, plan).items()},
         "sets": sets,
     }
     return Evaluation(figures, records)
 
 
-def _check_names(needsets: Sequence[NeedSet]) -> None:
+def check_names(needsets: Sequence[NeedSet]) -> None:
+    """Raise NeedSetError when two of the sets have one name."""
     seen: dict[str, Path] = {}
     for needset in needsets:
         if needset.name in seen:
@@ -160,6 +165,7 @@ def _check_names(needsets: Sequence[NeedSet]) -> None:
 
 def _rank(
     needset: NeedSet,
+    teaching: Sequence[Need],
     plan: Plan,
     encoders: Mapping[str | None, Encoder],
     tokenizer: Tokenizer,
@@ -171,10 +177,20 @@ def _rank(
     for model, systems in _passes(plan.systems, encoders):
         encoder = encoders.get(model)
         by = encoder.name if encoder else "words alone"
-        with open_filled(needset, encoder, plan.cache, partial(progress, f"{needset.name}: embedding, {by}")) as filled:
-            embedded, embed_s = embedded + filled.embedded, embed_s + filled.embed_s
-            on_need = partial(progress, f"{needset.name}: drafting, {by}")
-            rankings |= rank_needs(filled, needset.needs, systems, plan.k, tokenizer, on_need)
+        on_card = partial(progress, f"{needset.name}: embedding, {by}")
+        on_need = partial(progress, f"{needset.name}: drafting, {by}")
+        untaught = [system for system in systems if system.order is not Order.LEARNED]
+        taught = [system for system in systems if system.order is Order.LEARNED]
+        if untaught:
+            with open_filled(needset, encoder, plan.cache, on_card) as filled:
+                embedded, embed_s = embedded + filled.embedded, embed_s + filled.embed_s
+                rankings |= rank_needs(filled, needset.needs, untaught, plan.k, tokenizer, on_need)
+        if taught and encoder is not None:
+            on_lesson = partial(progress, f"{needset.name}: learning, {by}")
+            on_need = partial(progress, f"{needset.name}: drafting after learning, {by}")
+            with open_taught(needset, teaching, encoder, plan.cache, plan.k, on_card, on_lesson) as filled:
+                embedded, embed_s = embedded + filled.embedded, embed_s + filled.embed_s
+                rankings |= rank_needs(filled, needset.needs, taught, plan.k, tokenizer, on_need)
     return rankings, {"embedded": embedded, "embed_s": round(embed_s, 2)}
 
 
@@ -305,7 +321,8 @@ def _record(need: Need, rankings: Rankings, scores: Mapping[str, Any], plan: Pla
 # ----------------------------------------------------------------------------------------- what made them
 
 
-def _versions(encoders: Mapping[str | None, Encoder]) -> dict[str, str]:
+def versions_of(encoders: Mapping[str | None, Encoder]) -> dict[str, str]:
+    """The versions of what figures depend on, and the kind of machine."""
     names = ["numpy", "faiss-cpu", "onnxruntime", "tokenizers", "ir-measures", "bpe-openai"]
     if any(type(encoder).__name__ == "SentenceTransformerEncoder" for encoder in encoders.values()):
         names += ["sentence-transformers", "transformers", "torch"]

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from roster.evaluation.needsets import NeedSet
 from roster.registry import Registry
 from roster.reindex import embed_missing
 
-__all__ = ["Filled", "cards_of", "home_of", "open_filled"]
+__all__ = ["Filled", "cards_of", "home_of", "open_filled", "open_scratch"]
 
 _SPEC = ServerSpec(transport=Transport.STDIO, command="never-started")
 _LISTED = ("name", "title", "description", "inputSchema", "annotations")
@@ -87,9 +88,12 @@ def open_filled(
     encoder: Encoder | None,
     cache: Path,
     on_progress: Callable[[int, int], None] | None = None,
+    *,
+    lender: Path | None = None,
 ) -> Iterator[Filled]:
     """The need set's home, every card on file and, with an encoder, embedded; vectors that are there are used.
 
+    lender: the cache whose vectors may be taken over, instead of `cache`.
     Raises RosterError when the cache cannot be written or a card cannot be put on file.
     """
     listings = _listings(needset)
@@ -109,16 +113,34 @@ def open_filled(
         else:
             roster.catalogue.attach(encoder, home.index)
             if roster.catalogue.unembedded():
-                _borrow_vectors(roster, encoder, home, f"{_safe(needset.name)}-*")
+                _borrow_vectors(roster, encoder, home, lender or cache, f"{_safe(needset.name)}-*")
             begun = time.perf_counter()
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
             embed_s = time.perf_counter() - begun
         yield Filled(roster, ids, embedded, embed_s)
 
 
-def _borrow_vectors(roster: Roster, encoder: Encoder, home: Home, pattern: str) -> None:
+@contextmanager
+def open_scratch(
+    needset: NeedSet,
+    encoder: Encoder,
+    cache: Path,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Iterator[Filled]:
+    """`open_filled`, in a home that is gone afterwards: for outcomes and changed cards, which `cache` never holds.
+
+    Vectors are taken from `cache`; what is not there is embedded and lost.
+    """
+    with (
+        TemporaryDirectory(prefix="roster-replay-") as folder,
+        open_filled(needset, encoder, Path(folder), on_progress, lender=cache) as filled,
+    ):
+        yield filled
+
+
+def _borrow_vectors(roster: Roster, encoder: Encoder, home: Home, lender: Path, pattern: str) -> None:
     """Take over what earlier states of the set have embedded: a card that changed costs one text, not all of them."""
-    for folder in sorted(home.folder.parent.glob(pattern)):
+    for folder in sorted(lender.glob(pattern)):
         missing = roster.catalogue.unembedded()
         other = Home(folder)
         if not missing or folder == home.folder or not other.database.is_file():

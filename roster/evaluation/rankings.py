@@ -30,8 +30,8 @@ _WARM_UP = "list the files of a folder"
 class Ranking:
     """What a system makes of a need, as corpus ids. draft_ms: of the draft it was read off; None for a run from a file.
 
-    drafted: what it would show: for hybrid the draft's own starters, otherwise the first k. unmet: it would say
-    that nothing fits.
+    drafted: what it would show: for hybrid and learned the draft's own starters, otherwise the first k. unmet: it would
+    say that nothing fits.
     """
 
     cards: tuple[str, ...]
@@ -66,8 +66,9 @@ def rank_needs(
 
 def _ranking(filled: Filled, made: Draft, order: Order, k: int, tokenizer: Tokenizer, draft_ms: float) -> Ranking:
     ranked = ordered(order, made.running)[:RUN_DEPTH]
-    unmet = order is Order.HYBRID and made.match is Match.NONE
-    if order is Order.HYBRID:
+    whole = order in (Order.HYBRID, Order.LEARNED)
+    unmet = whole and made.match is Match.NONE
+    if whole:
         # A need that is told nothing fits gets nothing, also when the right card was in the running.
         ranked = [] if unmet else ranked
         shown = [starter.card for starter in made.starters]

@@ -14,7 +14,7 @@ from roster.evaluation import plots
 from roster.evaluation.comparison import Evaluation
 from roster.evaluation.markup import Element, el, page
 
-__all__ = ["report_page", "worst_needs", "write_report", "write_results"]
+__all__ = ["page_style", "report_page", "table", "worst_needs", "write_report", "write_results"]
 
 WORST = 12
 _NEED_SHOWN = 400
@@ -95,7 +95,7 @@ def report_page(evaluation: Evaluation) -> str:
         _cost_table(figures),
     )
     each = [_set_section(figures, results[name], name) for name in sets]
-    return page(title, _style(), head, el("main", overview, *each), _made_by(figures))
+    return page(title, page_style(), head, el("main", overview, *each), _made_by(figures))
 
 
 # ------------------------------------------------------------------------------------------------- tables
@@ -120,7 +120,7 @@ def _measure_table(figures: Mapping[str, Any], systems: Mapping[str, Any], capti
         rows.append(el("tr", el("th", _key(place), name, scope="row"), *cells))
     note = "The small numbers are 95 % intervals of the paired bootstrap"
     note += f"; the second line is the difference from {baseline}." if len(rows) > 1 else "."
-    return _table(caption, ["system", *measures], rows, note)
+    return table(caption, ["system", *measures], rows, note)
 
 
 def _difference(found: Mapping[str, float] | None) -> Element | None:
@@ -172,7 +172,7 @@ def _cost_table(figures: Mapping[str, Any]) -> Element:
         "nothing fits, which counts as a miss. Milliseconds of the whole draft in this "
         "process, encoding included; lexical, dense and hybrid of one encoder are read off the same draft."
     )
-    return _table("What a draft costs: tokens, cards, time", heads, rows, note, left=2)
+    return table("What a draft costs: tokens, cards, time", heads, rows, note, left=2)
 
 
 def _set_section(figures: Mapping[str, Any], records: Mapping[str, Any], name: str) -> Element:
@@ -209,7 +209,7 @@ def _group_table(figures: Mapping[str, Any], by: Mapping[str, Any], key: str) ->
         )
         for value, found in by.items()
     ]
-    return _table(f"{main_measure} by {key}", [key, "needs", *names], rows, None)
+    return table(f"{main_measure} by {key}", [key, "needs", *names], rows, None)
 
 
 def _worst(figures: Mapping[str, Any], records: Mapping[str, Any]) -> Element:
@@ -245,10 +245,10 @@ def _worst(figures: Mapping[str, Any], records: Mapping[str, Any]) -> Element:
     if not rows:
         return el("div", el("h3", title), el("p", "None: every need has its best possible draft."))
     heads = ["need", "loss", "first at", "wanted", f"came (first {k})", *(f"loss, {other}" for other in others)]
-    return _table(title, heads, rows, "✓ marks a card that is both wanted and among the first.", left=0, class_="worst")
+    return table(title, heads, rows, "✓ marks a card that is both wanted and among the first.", left=0, class_="worst")
 
 
-def _table(
+def table(
     caption: str,
     heads: Sequence[str],
     rows: Sequence[Element],
@@ -327,5 +327,6 @@ def _between(comma: Element | str, items: Sequence[Element | str]) -> list[Eleme
     return out
 
 
-def _style() -> str:
+def page_style() -> str:
+    """The style sheet of our pages."""
     return resources.files("roster.evaluation").joinpath("report.css").read_text("utf-8")

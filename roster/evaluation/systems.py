@@ -16,11 +16,12 @@ DEFAULT_SYSTEMS = ("hybrid", "dense", "lexical")
 
 
 class Order(StrEnum):
-    """What a system sorts by: words, meaning, or the blend that a draft is made of."""
+    """What a system sorts by: words, meaning, or the blend that a draft is made of, without outcomes or with them."""
 
     LEXICAL = "lexical"
     DENSE = "dense"
     HYBRID = "hybrid"
+    LEARNED = "learned"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +34,12 @@ class System:
 
 
 def parse_system(name: str) -> System:
-    """The system of this name. Raises RosterError for one that is not known, or not there yet."""
+    """The system of this name. Raises RosterError for one that is not known."""
     order, colon, model = name.partition(":")
-    if order == "learned":
-        raise RosterError("the system 'learned' is not there yet: it comes with learning from outcomes")
     if order not in list(Order) or (colon and (not model or order == Order.LEXICAL)):
         raise RosterError(
-            f"system {name!r} is not known: use lexical, dense, hybrid, or dense:NAME_OR_PATH and hybrid:NAME_OR_PATH "
-            "for another encoder"
+            f"system {name!r} is not known: use lexical, dense, hybrid or learned, or dense:NAME_OR_PATH, "
+            "hybrid:NAME_OR_PATH and learned:NAME_OR_PATH for another encoder"
         )
     return System(name, Order(order), model or None)
 
@@ -48,16 +47,16 @@ def parse_system(name: str) -> System:
 def ordered(order: Order, running: Sequence[tuple[Card, Scored]]) -> list[tuple[Card, float]]:
     """The cards of one draft's running as a system has them, best first, with the score it goes by.
 
-    One draft gives all three orders. A card that a stage did not find is not in that stage's own ranking.
+    One draft gives the first three orders. A card that a stage did not find is not in that stage's own ranking.
     """
+    if order in (Order.HYBRID, Order.LEARNED):
+        return [(card, scored.score) for card, scored in running]
     scores: list[tuple[float, int, Card]] = []
     for card, scored in running:
         match order:
-            case Order.HYBRID:
-                score: float | None = scored.score
             case Order.DENSE:
                 score = scored.similarity
-            case Order.LEXICAL:
+            case _:
                 score = scored.bm25
         if score is not None:
             scores.append((-score, scored.number, card))

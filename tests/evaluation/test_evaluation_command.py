@@ -98,8 +98,7 @@ def test_a_run_that_went_out_scores_the_same_when_it_comes_in(run: Run, tmp_path
         (("--run-in", "x"), ("lexical",), "write NAME=FILE"),
         (("--run-in", "lexical=x"), ("lexical",), "which is a system"),
         (("--seed", "-1"), ("lexical",), "--seed"),
-        ((), ("learned",), "'learned' is not there yet"),
-        ((), ("bm42",), "is not known: use lexical, dense, hybrid"),
+        ((), ("bm42",), "is not known: use lexical, dense, hybrid or learned"),
     ],
 )
 def test_a_misuse_is_told_with_status_two(
