@@ -62,9 +62,13 @@ class Replay:
         return partial(self.progress, f"{self.name}: {what}")
 
     def everyday(self, most: int | None = None) -> list[Happened]:
-        """The right outcomes of all train needs, in the order they came; at most so many."""
+        """The right outcomes of all train needs, in the order they came; at most so many, and then by chance."""
         caps = [cap for cap in (most, self.most) if cap is not None]
-        return right_ones(self.train, most=min(caps, default=None))
+        return right_ones(self.drawn(self.train) if caps else self.train, most=min(caps, default=None))
+
+    def drawn(self, needs: Sequence[Need]) -> list[Need]:
+        """The needs in an order of chance. A set's own order may go card by card, and its beginning is no sample."""
+        return [needs[at] for at in self.rng("drawn").permutation(len(needs)).tolist()]
 
     @property
     def measures(self) -> tuple[str, ...]:
@@ -199,7 +203,7 @@ def boilerplate(replay: Replay) -> dict[str, Any]:
     """The same sentence in front of every need, before and after."""
     train = [replace(need, text=BOILERPLATE + need.text) for need in replay.train]
     test = [replace(need, text=BOILERPLATE + need.text) for need in replay.few]
-    outcomes = right_ones(train, most=min(BACKGROUND, replay.most or BACKGROUND))
+    outcomes = right_ones(replay.drawn(train), most=min(BACKGROUND, replay.most or BACKGROUND))
     stage = replay.stage.with_train(train)
     stage.look((outcome.need for outcome in outcomes), replay.told("boilerplate, train needs"))
     scores = {"base": stage.score(test, told=replay.told("boilerplate, no outcome"))}
