@@ -182,7 +182,8 @@ def draft(
     )
     learned = Learning()
     if learner is not None:
-        learned = learner.ask(meant.vector, {*meant.served, *(scored.number for scored in rank(blended, ASKED))})
+        asked = {*meant.served, *(scored.number for scored in rank(blended, ASKED))}
+        learned = learner.ask(meant.vector, asked, [scored.number for scored in blended])
         blended = with_learning(blended, learned.evidence, learned.weights, learned.ratings)
     blended = spread(blended, meant.steps, MAX_K, steps_share(words))
     running = tuple((entries[scored.number].card, scored) for scored in rank(blended, CANDIDATES))

@@ -42,6 +42,8 @@ FOUND_BY_NEEDS = 15
 """How many learned vectors near a need bring their cards into the running."""
 AT_ONCE = 500
 """New outcomes a draft takes in by itself; more of them wait for the next `settle`."""
+SUNK = -0.01
+"""A record that lowers a card wherever it stands."""
 AN_HOUR_S = 3600.0
 """Records are aged by the hour, so that a need asked twice gets the same draft."""
 CHUNK = 2_000
@@ -207,8 +209,8 @@ class _State:
         found = self._modes.search(self.lessons.centred(need)[None], FOUND_BY_NEEDS)
         return list(dict.fromkeys(number // MODES for number, similarity in found if similarity > 0))
 
-    def ask(self, need: Vectors | None, cards: Collection[int], now: float) -> Learning:
-        """What was learned of these cards."""
+    def ask(self, need: Vectors | None, cards: Collection[int], others: Collection[int], now: float) -> Learning:
+        """What was learned of these cards, and of `others` that they keep failing."""
         now -= now % AN_HOUR_S
         entries = self._catalogue.draftable()
         ratings = {}
@@ -216,6 +218,12 @@ class _State:
             standing = self._records.get(entries[number].card.id) if number in entries else None
             if standing is not None:
                 ratings[number] = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
+        for number in others:
+            standing = self._records.get(entries[number].card.id) if number in entries else None
+            if standing is not None and number not in ratings:
+                record = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
+                if record < SUNK:
+                    ratings[number] = record
         evidence = self.lessons.about(need, sorted(cards)) if self.lessons is not None and need is not None else {}
         return Learning(self.weights, evidence, ratings)
 
@@ -287,10 +295,13 @@ class Learner:
         with self._lock:
             return self._state.near(need) if self._state is not None and self.weights != Weights() else []
 
-    def ask(self, need: Vectors | None, cards: Collection[int]) -> Learning:
-        """What was learned of these cards, for a need (None: of their records alone)."""
+    def ask(self, need: Vectors | None, cards: Collection[int], others: Collection[int] = ()) -> Learning:
+        """What was learned of these cards, for a need (None: of their records alone).
+
+        others: cards further down, of which only a record that sinks them is of interest.
+        """
         with self._lock:
-            return self._state.ask(need, cards, self._clock()) if self._state is not None else Learning()
+            return self._state.ask(need, cards, others, self._clock()) if self._state is not None else Learning()
 
     def keep(self, history: History, now: float) -> None:
         """Write down what was settled, so that the next process begins with it."""

@@ -341,3 +341,15 @@ def test_a_need_that_only_failed_is_still_weak(bench: Bench, encoder: WordEncode
         bench.happen("post", need=f"zxqv wvut {'again ' * (turn % 2)}", outcome=Outcome.INTERNAL)
 
     assert bench.draft("zxqv wvut").starters == ()
+
+
+def test_a_card_that_keeps_failing_sinks_wherever_it_stands(bench: Bench) -> None:
+    """Also among those too far down to be asked about; one that works is not looked at there."""
+    bench.happen("post", outcome=Outcome.INTERNAL, times=51)
+    bench.happen("send", times=3)
+    bench.ids()
+    numbers = {card.name: scored.number for card, scored in bench.draft().running}
+    ratings = bench.learner.ask(None, [], list(numbers.values())).ratings
+
+    assert ratings.keys() == {numbers["post"]}
+    assert ratings[numbers["post"]] < -0.2
