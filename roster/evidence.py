@@ -211,7 +211,7 @@ class _Card:
         return len(self.sums) - 1
 
     @property
-    def failed(self) -> bool:
+    def losses(self) -> bool:
         """Whether any of the kept outcomes was a failure."""
         return not self.won[: self.count].all()
 
@@ -294,15 +294,19 @@ class Lessons:
         # The kernel is a matter of the nearest needs. Those of a card whose modes are all far away weigh nothing, and
         # reading them would cost more than all else. Modes are made of successes: a card that failed is read too.
         told = {at for at in np.argsort(-cosines, kind="stable")[:ASKED].tolist() if cosines[at] >= APART / 2}
-        told.update(at for at, card in enumerate(known) if card.failed)
         good, bad = np.zeros(len(known)), np.zeros(len(known))
-        for at in sorted(told):
-            card = known[at]
-            rows = card.rows[: card.count].astype(np.float32)
-            kernel = card.weights[: card.count] * np.exp(SHARPNESS * (rows @ asked - 1.0))
+        for at, card in enumerate(known):
+            if at in told:
+                chosen: slice | NDArray[np.intp] = slice(card.count)
+            elif card.losses:
+                chosen = np.flatnonzero(~card.won[: card.count])
+            else:
+                continue
+            rows = card.rows[chosen].astype(np.float32)
+            kernel = card.weights[chosen] * np.exp(SHARPNESS * (rows @ asked - 1.0))
             if without is not None:
-                kernel = kernel * (card.needs[: card.count] != without)
-            won = card.won[: card.count]
+                kernel = kernel * (card.needs[chosen] != without)
+            won = card.won[chosen]
             good[at], bad[at] = kernel[won].sum(), kernel[~won].sum()
         around = float(good.sum()) + NOBODY
         out = {}

@@ -82,6 +82,7 @@ class _State:
         self._needs = needs and bool(encoder)
         self._modes: DenseIndex | None = None
         self._records: dict[str, Standing] = {}
+        self._sunk: set[str] = set()
         self._prints: dict[int, str] = {}
         self._dropped: dict[int, str] = {}
         events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
@@ -101,7 +102,9 @@ class _State:
     def _take(self, events: Sequence[Event], now: float) -> None:
         for event in events:
             standing = self._records.get(event.card, Standing())
-            self._records[event.card] = standing.add(event.at, event.success, now)
+            standing = self._records[event.card] = standing.add(event.at, event.success, now)
+            sunk = rating(standing.rate(now, RATING_START, RATING_CALLS).rate) < SUNK
+            (self._sunk.add if sunk else self._sunk.discard)(event.card)
         taught = self._lessons_in(events) if self._needs else []
         if not taught:
             return
@@ -219,11 +222,8 @@ class _State:
             if standing is not None:
                 ratings[number] = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
         for number in others:
-            standing = self._records.get(entries[number].card.id) if number in entries else None
-            if standing is not None and number not in ratings:
-                record = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
-                if record < SUNK:
-                    ratings[number] = record
+            if number not in ratings and number in entries and (id_ := entries[number].card.id) in self._sunk:
+                ratings[number] = rating(self._records[id_].rate(now, RATING_START, RATING_CALLS).rate)
         evidence = self.lessons.about(need, sorted(cards)) if self.lessons is not None and need is not None else {}
         return Learning(self.weights, evidence, ratings)
 
