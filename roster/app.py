@@ -21,7 +21,7 @@ from roster.database import atomic, open_database
 from roster.dense import drop_manifest
 from roster.draft import Draft, draft
 from roster.encoder import open_encoder
-from roster.errors import EncoderError, RosterError, StoreError
+from roster.errors import EncoderError, StoreError
 from roster.history import History, Limits
 from roster.learning import Learner
 from roster.registry import ServerNote, Sighting
@@ -98,7 +98,7 @@ class Roster:
                     if not pruned:
                         await to_thread.run_sync(self.prune_history)
                         pruned = True
-                    await to_thread.run_sync(self._learn_quietly)
+                    await to_thread.run_sync(self.learn)
                     told = ""
                 except EncoderError as error:
                     # A person must act. Drafts go on by words alone; the log and `roster status` say why.
@@ -106,9 +106,9 @@ class Roster:
                     self._warm.set()
                     self._indexed.set()
                     return
-                except (OSError, sqlite3.Error, RosterError) as error:
-                    # A full disk, a locked database: drafts go on with what there is, by words alone if need be, and
-                    # this is tried again. Said once, not at every try.
+                except Exception as error:  # noqa: BLE001 - it would end every client's connection
+                    # A full disk, a locked database, a history that makes no sense: drafts go on with what there is, by
+                    # words alone if need be, and this is tried again. Said once, not at every try.
                     kind = type(error).__name__
                     if kind != told:
                         log.warning("the index could not be brought up to date (%s); trying again", kind)
@@ -135,10 +135,7 @@ class Roster:
         self.catalogue.attach(encoder, self.home.index)
         if self.learner is not None:
             # A long history takes a second to read; here it does not hold up the first draft.
-            try:
-                self.learner.refresh()
-            except Exception as error:  # noqa: BLE001 - whatever it is, drafts go on without
-                log.warning("what was learned could not be read (%s)", type(error).__name__)
+            self.learner.refresh()
 
     def prune_history(self) -> int:
         """Bring the history within its limits, oldest rows first; how many that dropped. Synchronous.
@@ -154,14 +151,6 @@ class Roster:
             dropped += some
             self._stopping.wait(PRUNE_PAUSE_S)
         return dropped
-
-    def _learn_quietly(self) -> None:
-        """`learn`, with whatever goes wrong in it logged by its kind: a history that cannot be read costs learning and
-        nothing else."""
-        try:
-            self.learn()
-        except Exception as error:  # noqa: BLE001 - whatever it is, serving goes on
-            log.warning("learning could not be brought up to date (%s); drafts go on without", type(error).__name__)
 
     def learn(self, *, always: bool = False) -> None:
         """Choose anew what past outcomes count, if there is enough that is new. Synchronous."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sqlite3
 import threading
 import time
 from collections import OrderedDict
@@ -240,6 +241,7 @@ class Learner:
         self._clock = clock
         self._lock = threading.Lock()
         self._state: _State | None = None
+        self._useless: tuple[int, int] | None = None
 
     @property
     def weights(self) -> Weights:
@@ -247,18 +249,33 @@ class Learner:
         return self._state.weights if self._state is not None else FIRST_WEIGHTS
 
     def refresh(self) -> None:
-        """Take in what was recorded since the last call, by whichever process. The first call reads all there is."""
+        """Take in what was recorded since the last call, by whichever process. The first call reads all there is.
+
+        A history that cannot be made sense of costs learning and nothing else: it is said once, and drafts go on
+        without until there is more of it. A database that cannot be read is the caller's affair.
+        """
         with self._lock:
             newest = self._catalogue.reading(lambda db: History(db).newest())
-            state = self._state
-            if state is not None and state.forget_changed():
-                state = self._state = None
-            cleared = state is not None and (newest[1] != state.seen[1] or newest[0] < state.seen[0])
-            if state is None or state.encoder != self._encoder() or cleared:
-                state = self._state = self._fresh()
-            elif newest[0] > state.seen[0]:
-                state.catch_up(newest, self._clock())
-            state.forget_changed()
+            if self._useless == newest:
+                return
+            try:
+                self._take_in(newest)
+            except sqlite3.Error:
+                raise
+            except Exception as error:  # noqa: BLE001 - rows from a file that anybody may have written
+                self._state, self._useless = None, newest
+                log.warning("what was recorded cannot be learned from (%s); drafts go on without", type(error).__name__)
+
+    def _take_in(self, newest: tuple[int, int]) -> None:
+        state = self._state
+        if state is not None and state.forget_changed():
+            state = self._state = None
+        cleared = state is not None and (newest[1] != state.seen[1] or newest[0] < state.seen[0])
+        if state is None or state.encoder != self._encoder() or cleared:
+            state = self._state = self._fresh()
+        elif newest[0] > state.seen[0]:
+            state.catch_up(newest, self._clock())
+        state.forget_changed()
 
     def settle(self, *, always: bool = False) -> bool:
         """Centre the needs and choose the weights anew, if there is enough that is new; True when it was done.
@@ -266,6 +283,8 @@ class Learner:
         Drafts go on meanwhile, by what was known before.
         """
         self.refresh()
+        if self._useless is not None and self._state is None:
+            return False
         with self._lock:
             taught = self._state.taught if self._state is not None else 0
             seen = self._state.seen[0] if self._state is not None else 0

@@ -353,3 +353,23 @@ def test_a_card_that_keeps_failing_sinks_wherever_it_stands(bench: Bench) -> Non
 
     assert ratings.keys() == {numbers["post"]}
     assert ratings[numbers["post"]] < -0.2
+
+
+def test_a_history_that_makes_no_sense_costs_learning_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Said once, by its kind and without a word of it; drafts go on, and new outcomes are a new try."""
+
+    def broken(self: History, after: int = 0) -> list[Any]:
+        raise ValueError("a word of somebody's")
+
+    bench.happen("post")
+    with monkeypatch.context() as patched:
+        patched.setattr(History, "events", broken)
+        assert [bench.draft() for _ in range(3)][-1] == draft(bench.catalogue, NEED)
+        assert not bench.learner.settle(always=True)
+    assert [record.getMessage() for record in caplog.records] == [
+        "what was recorded cannot be learned from (ValueError); drafts go on without"
+    ]
+    bench.happen("post")
+    assert bench.ids()[0] == "post"
