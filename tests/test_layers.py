@@ -35,7 +35,7 @@ draft lint
 recorder
 call
 app
-server
+server explain
 serve commands records demo evaluation
 cli
 """.strip().splitlines()
