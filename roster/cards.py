@@ -20,9 +20,12 @@ __all__ = [
     "FORMULA",
     "ID_LIMIT",
     "LISTED_LIMIT",
+    "SKILLS",
     "Card",
     "Kind",
     "LexicalText",
+    "card_from_row",
+    "card_from_skill",
     "card_from_tool",
     "dense_text",
     "fingerprint",
@@ -31,6 +34,7 @@ __all__ = [
     "parameter_names",
     "public_id",
     "raw_json",
+    "skill_id",
     "text_hash",
 ]
 
@@ -44,6 +48,9 @@ LISTED_LIMIT = ID_LIMIT - len("mcp__roster__")
 
 TEXT_LIMIT = 20_000
 """Characters of one field that are searched; a description of megabytes costs no more than this."""
+
+SKILLS = "skill"
+"""The server name of skill cards: they have none of their own."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LOOKS_HASHED = re.compile(r"-[0-9a-f]{10}$")
@@ -98,11 +105,20 @@ def public_id(server: str, name: str, limit: int = ID_LIMIT) -> str:
     """
     joined = f"{server}__{name}"
     safe = _UNSAFE.sub("-", joined)
-    ambiguous = "__" in server or server.endswith("_") or not server or not name
+    ambiguous = "__" in server or server.endswith("_") or server == SKILLS or not server or not name
     if safe == joined and len(safe) <= limit and not ambiguous and not _LOOKS_HASHED.search(safe):
         return safe
     digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{safe[: limit - 11]}-{digest}"
+
+
+def skill_id(name: str) -> str:
+    """`skill__name`: a server that is called "skill" has its tools' ids hashed, so this is nobody else's."""
+    safe = _UNSAFE.sub("-", name)
+    if safe == name and name and len(SKILLS) + 2 + len(name) <= ID_LIMIT and not _LOOKS_HASHED.search(name):
+        return f"{SKILLS}__{name}"
+    digest = hashlib.sha256(f"skill\0\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{SKILLS}__{safe[: ID_LIMIT - 11 - len(SKILLS) - 2]}-{digest}"
 
 
 def listed_name(server: str, name: str) -> str:
@@ -179,6 +195,33 @@ def card_from_tool(server: str, row: Mapping[str, Any], print_: str | None = Non
         fingerprint=print_ or fingerprint(Kind.TOOL, row),
         raw=row,
     )
+
+
+def card_from_skill(row: Mapping[str, Any], print_: str | None = None) -> Card:
+    """The card of one skill folder. `print_`: its fingerprint, where already known.
+
+    row: the front matter's `name` and `description`, the Markdown `body`, and `files`, path to SHA-256 (hex) of each
+    other file in the folder; further keys (where the folder is, what was found wrong with it) are no contract.
+    """
+    name = str(row["name"])
+    files = row.get("files")
+    return Card(
+        id=skill_id(name),
+        kind=Kind.SKILL,
+        server=SKILLS,
+        name=name,
+        title="",
+        description=_text(row.get("description")),
+        input_schema=None,
+        annotations={},
+        fingerprint=print_ or fingerprint(Kind.SKILL, row, files if isinstance(files, Mapping) else None),
+        raw=row,
+    )
+
+
+def card_from_row(kind: Kind, server: str, row: Mapping[str, Any], print_: str | None = None) -> Card:
+    """`card_from_tool` or `card_from_skill`."""
+    return card_from_skill(row, print_) if kind is Kind.SKILL else card_from_tool(server, row, print_)
 
 
 # ------------------------------------------------------------------------------------- texts we search

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from roster.cards import FORMULA, Card, Kind, card_from_tool, dense_text, lexical_text, raw_json, text_hash
+from roster.cards import FORMULA, Card, Kind, card_from_row, dense_text, lexical_text, raw_json, text_hash
 from roster.database import atomic, next_generation
 from roster.errors import UnknownCardError
 from roster.vectors import Vectors
@@ -149,22 +149,24 @@ class Registry:
         complete: bool = True,
         present: Iterable[str] = (),
         quarantine: bool = True,
+        kind: Kind = Kind.TOOL,
     ) -> Sighting:
-        """Record one listing of a server, and say what was new in it.
+        """Record one listing of a server, or of the skills, and say what was new in it.
 
-        rows: usable `tools/list` rows, in order, names distinct. complete: nothing is missing from them, so what is
-        not there was removed. present: names that were listed but could not be used, so were not removed either.
+        rows: usable `tools/list` rows (or skill rows), in order, names distinct. complete: nothing is missing from
+        them, so what is not there was removed. present: names that were listed but could not be used, so were not
+        removed either.
         A changed fingerprint records drift, drops the vector of the old text and, with `quarantine`, keeps the card
         out of drafts. Written whole or not at all.
         """
-        news: dict[_News, list[str]] = {kind: [] for kind in _News}
+        news: dict[_News, list[str]] = {each: [] for each in _News}
         with atomic(self._db):
-            known = self._known(server)
+            known = self._known(server, kind)
             generation = _Generation(self._db)
             for position, row in enumerate(rows):
                 old = known.get(str(row["name"]))
-                kind, id_ = self._sight_row(server, row, old, position, now, generation, quarantine=quarantine)
-                news[kind].append(id_)
+                what, id_ = self._sight_row(kind, server, row, old, position, now, generation, quarantine=quarantine)
+                news[what].append(id_)
             if complete:
                 listed = {str(row["name"]) for row in rows} | set(present)
                 for name, old in known.items():
@@ -174,7 +176,7 @@ class Registry:
             self._db.execute(
                 "UPDATE cards SET last_seen = ?, sightings = sightings + 1 "
                 "WHERE server = ? AND kind = ? AND removed_at IS NULL",
-                (now, server, Kind.TOOL.value),
+                (now, server, kind.value),
             )
         return Sighting(
             len(rows),
@@ -186,6 +188,7 @@ class Registry:
 
     def _sight_row(
         self,
+        kind: Kind,
         server: str,
         row: Mapping[str, Any],
         old: _Known | None,
@@ -198,25 +201,25 @@ class Registry:
         """Record one row against what was known under its name."""
         raw = raw_json(row)
         if old is None:
-            card = card_from_tool(server, row)
+            card = card_from_row(kind, server, row)
             self._insert(card, raw, position, now, generation.next())
             return _News.ADDED, card.id
         due = old.held_at is not None and now - old.held_at >= DWELL_S
         if (old.raw, old.formula, old.removed, old.position, due) == (raw, FORMULA, False, position, False):
             return _News.NONE, old.id  # the row is the same to the byte: by far the most common case
-        card = card_from_tool(server, row)
+        card = card_from_row(kind, server, row)
         # Another formula gives another fingerprint for the same contract: a new baseline, never drift.
         drifted = old.fingerprint != card.fingerprint and old.formula == FORMULA
         held_at = old.held_at
-        kind = _News.ADDED if old.removed else _News.NONE
+        what = _News.ADDED if old.removed else _News.NONE
         if drifted:
-            kind, held_at = _News.CHANGED, now if quarantine else None
+            what, held_at = _News.CHANGED, now if quarantine else None
             self._db.execute(
                 "INSERT INTO drift (card, at, old, new) VALUES (?, ?, ?, ?)",
                 (old.id, now, old.fingerprint, card.fingerprint),
             )
         elif due:
-            kind, held_at = _News.CLEARED, None
+            what, held_at = _News.CLEARED, None
             self._clear(old.id, now, "dwell")
         if old.fingerprint != card.fingerprint:
             # The same listing again touches the card alone; what is replaced was there until the card's last one.
@@ -228,13 +231,13 @@ class Registry:
         self._update(old.number, card, raw, position, held_at, now, generation.next())
         if drifted:
             self._drop_vectors(old.text_hash, text_hash(dense_text(card)))
-        return kind, old.id
+        return what, old.id
 
-    def _known(self, server: str) -> dict[str, _Known]:
+    def _known(self, server: str, kind: Kind) -> dict[str, _Known]:
         rows = self._db.execute(
             "SELECT name, number, id, raw, fingerprint, formula, text_hash, position, removed_at IS NOT NULL, "
             "quarantined_at FROM cards WHERE server = ? AND kind = ?",
-            (server, Kind.TOOL.value),
+            (server, kind.value),
         )
         return {name: _Known(*rest) for name, *rest in rows}
 
@@ -412,6 +415,5 @@ class Registry:
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     number, raw, print_, hash_, position, removed_at, held_at, generation, server, kind = row
-    assert kind == Kind.TOOL.value
-    card = card_from_tool(server, json.loads(raw), print_)
+    card = card_from_row(Kind(kind), server, json.loads(raw), print_)
     return Entry(number, card, hash_, position, removed_at is not None, held_at is not None, generation)

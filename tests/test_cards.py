@@ -16,6 +16,7 @@ from roster.cards import (
     ID_LIMIT,
     LISTED_LIMIT,
     Kind,
+    card_from_skill,
     card_from_tool,
     dense_text,
     fingerprint,
@@ -24,6 +25,7 @@ from roster.cards import (
     parameter_names,
     public_id,
     raw_json,
+    skill_id,
     text_hash,
 )
 
@@ -259,3 +261,25 @@ def test_a_stored_row_comes_back_as_it_was(value: Any) -> None:
 def test_texts_with_lone_surrogates_have_hashes_of_their_own() -> None:
     """No text is too broken to be told from another."""
     assert len({text_hash("\ud800"), text_hash("\ud801"), text_hash("?")}) == 3
+
+
+def test_a_skill_has_an_id_that_no_tool_can_have() -> None:
+    """A server may be called "skill" as well; its tool of the same name gets another id."""
+    skill = card_from_skill({"name": "pdf", "description": "Fill in forms", "body": "Open it."})
+    tool = card_from_tool("skill", {"name": "pdf"})
+
+    assert skill.id == "skill__pdf"
+    assert tool.id != skill.id
+    assert len(skill_id("x" * 200)) == ID_LIMIT
+    assert skill_id("été") != skill_id("ete")
+
+
+def test_a_changed_script_is_a_changed_skill() -> None:
+    """The fingerprint covers the body and every file; where the folder is does not count."""
+    row = {"name": "pdf", "description": "d", "body": "b", "files": {"scripts/fill.py": "00"}, "path": "/here"}
+
+    same = card_from_skill({**row, "path": "/there"})
+    changed = [card_from_skill({**row, **part}) for part in ({"body": "c"}, {"files": {"scripts/fill.py": "01"}})]
+
+    assert same.fingerprint == card_from_skill(row).fingerprint
+    assert same.fingerprint not in {card.fingerprint for card in changed}
