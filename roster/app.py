@@ -218,6 +218,7 @@ class Roster:
             error_kind=error,
             error_at=self._clock() if error else None,
             reason=backend.reason if error else None,
+            offers=None if backend.offers is None else " ".join(backend.offers),
             **more,
         )
         if error and self._warned.get(backend.name) != backend.reason:

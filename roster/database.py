@@ -164,6 +164,7 @@ MIGRATIONS = (
     "DROP TABLE suggestions",
     "ALTER TABLE suggestions_2 RENAME TO suggestions",
     "CREATE INDEX suggestions_by_age ON suggestions (at)",
+    "ALTER TABLE servers ADD COLUMN offers TEXT",  # what it has besides tools: words of ours, space between
 )
 
 

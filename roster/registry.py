@@ -78,6 +78,7 @@ class ServerNote:
     error_kind: str | None = None
     error_at: float | None = None
     reason: str | None = None
+    offers: str | None = None  # what it has besides tools, space between
 
 
 _COLUMNS = "number, raw, fingerprint, text_hash, position, removed_at, quarantined_at, generation, server, kind"
@@ -93,6 +94,7 @@ _KEPT_OF_SERVERS = (
     "error_kind",
     "error_at",
     "reason",
+    "offers",
 )
 
 
@@ -399,10 +401,10 @@ class Registry:
         kept = ", ".join(f"{column} = coalesce(excluded.{column}, {column})" for column in _KEPT_OF_SERVERS)
         rejected = json.dumps(note.rejected) if note.tools is not None else None
         self._db.execute(
-            "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT DO UPDATE SET state = excluded.state, {kept}",
             (note.name, note.state, note.tools, rejected, note.protocol, note.version, note.connect_ms,
-             note.listed_at, note.error_kind, note.error_at, note.reason),
+             note.listed_at, note.error_kind, note.error_at, note.reason, note.offers),
         )  # fmt: skip
 
     def servers(self) -> dict[str, ServerNote]:

@@ -1,8 +1,6 @@
 """The MCP server a client talks to: every backend tool as it is, or `draft` and `call`.
 
-Results leave as the backends sent them. The SDK would sieve what a handler returns down to the keys it knows, so the
-handlers here hand their results past it: they put the raw result in a box and return a stub, and a middleware swaps
-the one for the other once the SDK has done its checks.
+What is no tool - resources, prompts, logs, questions of a backend to the client - is in `forwarding`.
 """
 
 from __future__ import annotations
@@ -10,9 +8,8 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,23 +20,27 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
 from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import InMemorySubscriptionBus, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from roster import __version__
 from roster.app import Roster
+from roster.backends import requester
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
 from roster.call import Called, checked_arguments, unknown_card
 from roster.cards import Card
-from roster.config import Config, Mode
-from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
+from roster.config import Mode
+from roster.draft import Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, RosterError
 from roster.failures import PLATFORM, FailureKind
+from roster.forwarding import Client, Forwarder, Handlers, Voice, announced
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
+from roster.rawanswers import answer_raw, as_dict, raw_answers
 from roster.recorder import CallMemory
 from roster.registry import Entry
+from roster.welcome import five_tools, instructions
 
 __all__ = ["RosterServer"]
 
@@ -49,15 +50,6 @@ _NEED_SHOWN = 500
 NOTIFY_LIMIT_S = 2.0
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
-_SERVERS_NAMED = 24
-# Keys of `_meta` that belong to one connection and must not be sent on over another.
-_OWN_META = ("progressToken", "progress_token")
-_OWN_META_PREFIX = "io.modelcontextprotocol/"
-
-_STUB_KEYS = ("tools", "content", "isError")
-
-_box: ContextVar[dict[str, Any] | None] = ContextVar("roster_raw_answer", default=None)
-
 Context = ServerRequestContext["Connection", Any]
 
 
@@ -68,64 +60,7 @@ class Connection:
     drafts: DraftMemory = field(default_factory=DraftMemory)
     calls: CallMemory = field(default_factory=CallMemory)
     session: ServerSession | None = None
-
-
-def summary(config: Config) -> str:
-    """What is behind this Roster, in one line that stays the same for as long as the config does."""
-    names = sorted(name for name, spec in config.servers.items() if not spec.disabled)
-    if not names:
-        return "no servers yet"
-    more = f" and {len(names) - _SERVERS_NAMED} more" if len(names) > _SERVERS_NAMED else ""
-    return f"{', '.join(names[:_SERVERS_NAMED])}{more}"
-
-
-def five_tools(config: Config) -> list[dict[str, Any]]:
-    """The two tools of five mode. They depend on the config alone, so a client never sees them change."""
-    return [
-        {
-            "name": "draft",
-            "title": "Find the right tools",
-            "description": (
-                f"Find the best tools for your next step. Behind this: {summary(config)}. Say in one sentence what you "
-                "need to do; you get up to k matching tools with their inputs. Draft again for each new kind of step."
-            ),
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "need": {"type": "string", "minLength": 1, "description": "What to do next, in plain words"},
-                    "k": {"type": "integer", "minimum": 1, "maximum": MAX_K, "default": DEFAULT_K},
-                },
-                "required": ["need"],
-            },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        },
-        {
-            "name": "call",
-            "title": "Use a tool",
-            "description": (
-                "Use a tool by its id from a draft. args must fit the `input` shown for it. Pass the draft_id along."
-            ),
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "tool": {"type": "string", "description": "The id of a starter"},
-                    "args": {"type": "object", "description": "The tool's own arguments"},
-                    "draft_id": {"type": "string"},
-                },
-                "required": ["tool"],
-            },
-        },
-    ]
-
-
-def instructions(config: Config, mode: Mode) -> str:
-    """What a client's model should know of this server."""
-    if mode is Mode.TRANSPARENT:
-        return f"Tools of several servers, named server__tool. Servers: {summary(config)}."
-    return (
-        f"One way to every tool of: {summary(config)}. For each step, `draft` the need in plain words, then `call` "
-        "one of the starters by id. If none fits, draft again in other words."
-    )
+    client: Client = field(default_factory=Client)
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -158,9 +93,11 @@ class RosterServer:
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_transparent if transparent else self._call_five,
-            on_subscriptions_listen=ListenHandler(self._bus) if transparent else None,
         )
-        self.server.middleware.append(self._raw_answers)
+        self.forwarder = Forwarder(roster.pool, self._bus, lists=transparent)
+        Handlers(self.forwarder, mode).register(self.server)
+        self.server.middleware += [self._on_behalf, raw_answers]
+        roster.pool.switchboard.peer = self.forwarder
         if transparent:
             roster.on_change = self._list_changed
 
@@ -173,10 +110,12 @@ class RosterServer:
     async def _lifespan(self, _: Server[Connection]) -> AsyncIterator[Connection]:
         connection = Connection()
         self._connections.add(connection)
+        self.forwarder.add(connection.client)
         try:
             yield connection
         finally:
             self._connections.discard(connection)
+            await self.forwarder.remove(connection.client)
 
     async def serve_stdio(self) -> None:
         """Serve one client on this process's stdin and stdout, until it closes them."""
@@ -195,36 +134,46 @@ class RosterServer:
         await self._first_request.wait()
         await self.roster.keep_indexed()
 
-    # ----------------------------------------------------------------------------------------- raw answers
+    # ------------------------------------------------------------------------------------ every message first
 
-    async def _raw_answers(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware: let the SDK check and shape the stub, then answer with what the handler put in the box."""
-        if ctx.method != "initialize" and not self._first_request.is_set():
-            self._first_request.set()
-        if ctx.method not in ("tools/list", "tools/call"):
-            return await call_next(ctx)
-        box: dict[str, Any] = {}
-        token = _box.set(box)
+    async def _on_behalf(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: note down whose message this is, and say at the opening what there is."""
+        connection = self._connection(ctx)
+        token = requester.set(Voice(connection.client, ctx))
         try:
-            shaped = await call_next(ctx)
+            if ctx.method not in ("initialize", "server/discover"):
+                self._first_request.set()
+                if ctx.method == "notifications/initialized":
+                    result = await call_next(ctx)
+                    await self.forwarder.ready(connection.client)
+                    return result
+                voice = Voice(connection.client, ctx)
+                if voice.modern and voice.log_level:
+                    await self.forwarder.want_level(voice.log_level)
+                return await call_next(ctx)
+            connection.client.session = ctx.session
+            result = as_dict(await call_next(ctx))
+            shown = announced(self.mode, await self._offers())
+            return {**result, "capabilities": {**(result.get("capabilities") or {}), **shown}}
         finally:
-            _box.reset(token)
-        if "answer" not in box:
-            return shaped
-        # What the newer era adds to every result (resultType, the server's stamp) is in the shaped stub.
-        envelope = {key: value for key, value in _as_dict(shaped).items() if key not in _STUB_KEYS}
-        answer = box["answer"]
-        stamp = envelope.pop("_meta", None)
-        if stamp and isinstance(answer.get("_meta", {}), dict):
-            answer = {**answer, "_meta": {**stamp, **answer.get("_meta", {})}}
-        return {**envelope, **answer}
+            requester.reset(token)
+
+    def _connection(self, ctx: Context) -> Connection:
+        return ctx.lifespan_context
+
+    async def _offers(self) -> list[Collection[str] | None]:
+        """What each server has besides tools: as it says now, or as it said the last time; None if never."""
+        notes = await to_thread.run_sync(self.roster.catalogue.servers)
+        out: list[Collection[str] | None] = []
+        for name, backend in self.roster.pool.items():
+            noted = notes[name].offers if name in notes else None
+            out.append(backend.offers if backend.offers is not None else None if noted is None else noted.split())
+        return out
 
     @staticmethod
     def _answer(answer: dict[str, Any]) -> types.CallToolResult:
-        box = _box.get()
-        if box is not None:
-            box["answer"] = answer
-        return types.CallToolResult(content=[])
+        stub: types.CallToolResult = answer_raw("tools/call", answer)
+        return stub
 
     def _refuse(self, message: str, *, failure: bool = True) -> types.CallToolResult:
         """An error result of our own: the words, and in five mode the failure block."""
@@ -239,14 +188,12 @@ class RosterServer:
         if self.mode is Mode.FIVE:
             rows = five_tools(self.roster.config)
         else:
-            ctx.lifespan_context.session = ctx.session
+            self._connection(ctx).session = ctx.session
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
             rows = [{**entry.card.raw, "name": entry.card.listed} for entry in self.roster.catalogue.living()]
-        box = _box.get()
-        if box is not None:
-            box["answer"] = {"tools": rows}
-        return types.ListToolsResult(tools=[])
+        stub: types.ListToolsResult = answer_raw("tools/list", {"tools": rows})
+        return stub
 
     async def _list_changed(self) -> None:
         """Tell every client that has asked for the list that it is another one now."""
@@ -296,7 +243,7 @@ class RosterServer:
         made = await self.roster.draft(need, k)
         shown = {
             "need": shorten(need, _NEED_SHOWN) if len(need) > _NEED_SHOWN else need,
-            "draft_id": ctx.lifespan_context.drafts.remember(made),
+            "draft_id": self._connection(ctx).drafts.remember(made),
             "starters": [starter.wire() for starter in made.starters],
             "usage": self._usage(made),
         }
@@ -330,7 +277,7 @@ class RosterServer:
         if entry is None:
             raise unknown_card(id_, self.roster.catalogue.ids())
         draft_id = arguments.get("draft_id")
-        drafted = ctx.lifespan_context.drafts.find(draft_id)
+        drafted = self._connection(ctx).drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
         if called.failure is None:
@@ -366,26 +313,18 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
-        meta = (ctx.params or {}).get("_meta")
-        passed = {
-            key: value
-            for key, value in (meta if isinstance(meta, Mapping) else {}).items()
-            if key not in _OWN_META and not key.startswith(_OWN_META_PREFIX)
-        }
-        wants_progress = isinstance(meta, Mapping) and meta.get("progressToken") is not None
-        return await self.roster.caller.call(
+        voice = Voice(self._connection(ctx).client, ctx)
+        called = await self.roster.caller.call(
             card,
             arguments,
             drafted=drafted,
             draft_id=draft_id,
             find=self._draftable,
-            memory=ctx.lifespan_context.calls,
-            meta=passed,
-            on_progress=ctx.session.report_progress if wants_progress else None,
+            memory=self._connection(ctx).calls,
+            meta=voice.meta,
+            more={key: value for key, value in voice.params().items() if key not in ("name", "arguments", "_meta")},
+            on_progress=voice.on_progress,
         )
-
-
-def _as_dict(result: HandlerResult) -> dict[str, Any]:
-    if isinstance(result, dict):
-        return result
-    return result.model_dump(by_alias=True, mode="json", exclude_none=True) if result is not None else {}
+        if called.answer.result is not None:
+            self.forwarder.resources.remember_links(card.server, called.answer.result, voice.client)
+        return called

@@ -28,10 +28,11 @@ config
 briefs database
 registry history lexical encoder dense
 ranking alternates
-backends
-catalogue
+backends rawanswers
+catalogue forwarding
 reindex learning
 draft lint
+welcome
 recorder
 call
 app
@@ -42,8 +43,8 @@ cli
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
 # Who alone may know an outside library.
 ALONE = {
-    "mcp": {"backends", "server", "serve", "demo"},
-    "mcp_types": {"backends", "server", "serve", "demo"},
+    "mcp": {"backends", "rawanswers", "forwarding", "server", "serve", "demo"},
+    "mcp_types": {"backends", "rawanswers", "forwarding", "server", "serve", "demo"},
     "faiss": {"dense"},
     "onnxruntime": {"encoder"},
     "tokenizers": {"encoder"},

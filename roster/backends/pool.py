@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from roster.backends.backend import Backend, ListingSink, StateSink
+from roster.backends.backend import Backend, ListingSink, StateSink, Switchboard
 from roster.backends.transports import cut_logs
 from roster.config import Config, Home
 
@@ -35,6 +35,7 @@ class Pool(Mapping[str, Backend]):
         environ: Mapping[str, str] | None = None,
     ) -> None:
         places = anyio.CapacityLimiter(STARTING_AT_ONCE)
+        self.switchboard = Switchboard()
         self._scope: anyio.CancelScope | None = None
         self._logs = home.logs
         self._backends = {
@@ -45,6 +46,7 @@ class Pool(Mapping[str, Backend]):
                 places=places,
                 on_listing=on_listing,
                 on_state=on_state,
+                switchboard=self.switchboard,
                 environ=environ,
             )
             for name, spec in config.servers.items()

@@ -1,0 +1,206 @@
+"""Everything between clients and backends that is not a tool call: who asked what, and who is to be told."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.subscriptions import (
+    ListenHandler,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    SubscriptionBus,
+)
+from mcp.shared.exceptions import MCPError
+
+from roster.backends import Backend, requester
+from roster.forwarding.asking import Asking
+from roster.forwarding.clients import Client, Voice
+from roster.forwarding.logs import Levels, prefixed, wants
+from roster.forwarding.prompts import Prompts
+from roster.forwarding.refusals import no_resource
+from roster.forwarding.resources import Resources
+from roster.forwarding.subscriptions import Subscriptions
+
+__all__ = ["Forwarder"]
+
+log = logging.getLogger(__name__)
+
+TELL_LIMIT_S = 2.0
+COALESCE_S = 0.1
+_CHANGED: dict[str, tuple[str, ServerEvent]] = {
+    "resources": ("notifications/resources/list_changed", ResourcesListChanged()),
+    "prompts": ("notifications/prompts/list_changed", PromptsListChanged()),
+}
+
+
+class Forwarder:
+    """The `Peer` of the backends, and the memory behind the handlers."""
+
+    def __init__(self, backends: Mapping[str, Backend], bus: SubscriptionBus, *, lists: bool) -> None:
+        """lists: whether clients see the backends' lists, and so are to hear when those change."""
+        self.backends = backends
+        self.resources = Resources(backends)
+        self.prompts = Prompts(backends)
+        self.subscriptions = Subscriptions(backends)
+        self.levels = Levels(backends)
+        self.asking = Asking(lambda: self._clients)
+        self._lists = lists
+        self._bus = bus
+        self._listen = ListenHandler(bus)
+        self._clients: list[Client] = []
+        self._due: set[str] = set()
+
+    # --------------------------------------------------------------------------------------------- clients
+
+    def add(self, client: Client) -> None:
+        """A client has connected."""
+        self._clients.append(client)
+
+    async def remove(self, client: Client) -> None:
+        """A client has gone; what was held for it is let go."""
+        self._clients.remove(client)
+        self.asking.forget(client)
+        await self.subscriptions.release(client)
+
+    async def ready(self, client: Client) -> None:
+        """A client has finished its handshake."""
+        client.ready = True
+        self.asking.arrived()
+        if client.capabilities is not None and client.capabilities.roots is not None:
+            waiting = set(self.asking.waiting_for_roots)
+            self.asking.waiting_for_roots.clear()
+            await self.roots_changed(waiting)
+
+    async def roots_changed(self, servers: Iterable[str] | None = None) -> None:
+        """Tell the backends (None: all) that the client's roots are others now."""
+        for name in self.backends if servers is None else servers:
+            if (link := self.backends[name].link) is not None and not link.modern:
+                await link.notify("notifications/roots/list_changed")
+
+    async def set_level(self, client: Client, level: str) -> None:
+        """A client of the older era wants log messages from this level up."""
+        client.log_level = level
+        await self.want_level(None)
+
+    async def want_level(self, level: str | None) -> None:
+        """Have the backends log as much as any client wants, and as this one request wants."""
+        await self.levels.settle([*(client.log_level for client in self._clients), level])
+
+    # ---------------------------------------------------------------------------------------- subscriptions
+
+    async def subscribe(self, client: Any, voice: Voice, uri: str) -> None:
+        """Have `client`, a connection or a stream, told of changes of a resource. Raises MCPError."""
+        places = await self.resources.places(uri, voice.client)
+        if not places:
+            raise no_resource(uri, voice.ctx.protocol_version)
+        await self.subscriptions.subscribe(client, uri, places[0])
+
+    async def listen(
+        self, ctx: ServerRequestContext[Any, Any], params: types.SubscriptionsListenRequestParams
+    ) -> types.SubscriptionsListenResult:
+        """One stream of the newer era: its resources are followed for as long as it is open."""
+        voice = requester.get()
+        stream = object()
+        try:
+            if isinstance(voice, Voice):
+                for uri in params.notifications.resource_subscriptions or ():
+                    try:
+                        await self.subscribe(stream, voice, uri)
+                    except MCPError as error:
+                        # The stream is honoured all the same: it may carry more than this one resource.
+                        log.info("a resource cannot be followed (code %d)", error.code)
+            return await self._listen(ctx, params)
+        finally:
+            await self.subscriptions.release(stream)
+
+    # ----------------------------------------------------------------------------------- what backends do
+
+    async def connected(self, backend: Backend) -> None:
+        """A backend's connection is open."""
+        await self.levels.apply(backend)
+        await self.subscriptions.connected(backend.name)
+        for listings in (self.resources.listed, self.resources.templates, self.prompts.listed):
+            if backend.name in listings.missed and listings.kind.offer in (backend.offers or ()):
+                await self._changed(listings.kind.offer)
+
+    async def asked(self, backend: Backend, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The answer to what a backend asks of the client."""
+        return await self.asking.ask(backend, method, params)
+
+    async def noted(self, backend: Backend, method: str, params: Mapping[str, Any]) -> None:
+        """Pass on what a backend announces to those whom it concerns."""
+        match method:
+            case "notifications/message":
+                await self._log(backend, params)
+            case "notifications/resources/updated" if isinstance(uri := params.get("uri"), str):
+                await self._updated(backend, uri, params)
+            case "notifications/resources/list_changed":
+                self.resources.forget(backend.name)
+                await self._changed("resources")
+            case "notifications/prompts/list_changed":
+                self.prompts.listed.forget(backend.name)
+                await self._changed("prompts")
+            case "notifications/elicitation/complete":
+                client = self.asking.elicited(params.get("elicitationId"))
+                if client is not None:
+                    await _within(client.tell(method, params))
+            case "notifications/subscriptions/acknowledged" | "notifications/resources/updated":
+                pass
+            case _:
+                for who in self._concerned(backend):
+                    await _within(who.tell(method, params))
+
+    def _concerned(self, backend: Backend) -> list[Client | Voice]:
+        """Whose requests this backend is working on; every client when it works on none."""
+        own = requester.get()
+        if isinstance(own, Voice):
+            return [own]
+        under_way = [one for one in backend.flights.requesters() if isinstance(one, Voice)]
+        return [*under_way] or [client for client in self._clients if client.ready]
+
+    async def _log(self, backend: Backend, params: Mapping[str, Any]) -> None:
+        message = prefixed(backend.name, params)
+        for who in self._concerned(backend):
+            # In the older era a client that set no level gets what the server thinks fit; in the newer one, nothing.
+            modern = isinstance(who, Voice) and who.modern
+            if wants(who.log_level, params.get("level"), unset=not modern):
+                await _within(who.tell("notifications/message", message))
+
+    async def _updated(self, backend: Backend, uri: str, params: Mapping[str, Any]) -> None:
+        meta = {key: value for key, value in params.items() if key not in ("uri", "_meta")}
+        for subscriber, own in self.subscriptions.following(backend.name, uri):
+            if isinstance(subscriber, Client):
+                await _within(subscriber.tell("notifications/resources/updated", {**meta, "uri": own}))
+            else:
+                await self._bus.publish(ResourceUpdated(uri=own))
+
+    async def _changed(self, offer: str) -> None:
+        """Tell every client that a kind of list is another one now: once for many changes at the same time."""
+        if not self._lists or offer in self._due:
+            return
+        self._due.add(offer)
+        try:
+            await anyio.sleep(COALESCE_S)
+        finally:
+            self._due.discard(offer)
+        method, event = _CHANGED[offer]
+        for client in list(self._clients):
+            if client.ready:
+                await _within(client.tell(method))
+        await self._bus.publish(event)
+
+
+async def _within(telling: Awaitable[None]) -> None:
+    """Let a client be told something; one that does not read, or has gone, must not hold up the others."""
+    with anyio.move_on_after(TELL_LIMIT_S):
+        try:
+            await telling
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError) as error:
+            log.debug("a client could not be told (%s)", type(error).__name__)
