@@ -139,7 +139,8 @@ class RosterServer:
     async def _on_behalf(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: note down whose message this is, and say at the opening what there is."""
         connection = self._connection(ctx)
-        token = requester.set(Voice(connection.client, ctx))
+        voice = Voice(connection.client, ctx)
+        token = requester.set(voice)
         try:
             if ctx.method not in ("initialize", "server/discover"):
                 self._first_request.set()
@@ -147,14 +148,13 @@ class RosterServer:
                     result = await call_next(ctx)
                     await self.forwarder.ready(connection.client)
                     return result
-                voice = Voice(connection.client, ctx)
                 if voice.modern and voice.log_level:
                     await self.forwarder.want_level(voice.log_level)
                 return await call_next(ctx)
             connection.client.session = ctx.session
             result = as_dict(await call_next(ctx))
-            shown = announced(self.mode, await self._offers())
-            return {**result, "capabilities": {**(result.get("capabilities") or {}), **shown}}
+            # The SDK would announce whatever there is a handler for.
+            return {**result, "capabilities": announced(self.mode, await self._offers())}
         finally:
             requester.reset(token)
 

@@ -74,7 +74,7 @@ class Scripted:
         return {"command": sys.executable, "args": ["-S", "-E", __file__, str(self._script), *arguments], **more}
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """What happened so far, oldest first: start, list, call, request, notified, answered, cancelled, end."""
+        """What happened so far, oldest first: start, opened, list, call, request, notified, answered ... end."""
         try:
             lines = self._events.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -241,6 +241,7 @@ class Server:
         self.script = self._read()
         match method:
             case "initialize":
+                self.note("opened", params=params)
                 self._initialize(id_, params)
             case "tools/list":
                 self._list(id_, params)
