@@ -19,7 +19,6 @@ from anyio import to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.session import ServerSession
 from mcp.server.subscriptions import InMemorySubscriptionBus, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
@@ -54,13 +53,11 @@ Context = ServerRequestContext["Connection", Any]
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
-    """What belongs to one client connection: its drafts, its last calls, and how to tell it that the list changed."""
+class Connection(Client):
+    """What belongs to one client connection: how to reach it, its drafts and its last calls."""
 
     drafts: DraftMemory = field(default_factory=DraftMemory)
     calls: CallMemory = field(default_factory=CallMemory)
-    session: ServerSession | None = None
-    client: Client = field(default_factory=Client)
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -109,13 +106,21 @@ class RosterServer:
     @asynccontextmanager
     async def _lifespan(self, _: Server[Connection]) -> AsyncIterator[Connection]:
         connection = Connection()
-        self._connections.add(connection)
-        self.forwarder.add(connection.client)
+        self.add(connection)
         try:
             yield connection
         finally:
-            self._connections.discard(connection)
-            await self.forwarder.remove(connection.client)
+            self.forget(connection)
+
+    def add(self, connection: Connection) -> None:
+        """Have a connection told and asked things, until it is forgotten."""
+        self._connections.add(connection)
+        self.forwarder.add(connection)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+        self.forwarder.remove(connection)
 
     async def serve_stdio(self) -> None:
         """Serve one client on this process's stdin and stdout, until it closes them."""
@@ -138,34 +143,36 @@ class RosterServer:
 
     async def _on_behalf(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: note down whose message this is, and say at the opening what there is."""
-        connection = self._connection(ctx)
-        voice = Voice(connection.client, ctx)
+        connection = self._connection_of(ctx)
+        voice = Voice(connection, ctx)
         token = requester.set(voice)
         try:
             if ctx.method not in ("initialize", "server/discover"):
                 self._first_request.set()
                 if ctx.method == "notifications/initialized":
                     result = await call_next(ctx)
-                    await self.forwarder.ready(connection.client)
+                    await self.forwarder.ready(connection)
                     return result
                 if voice.modern and voice.log_level:
                     await self.forwarder.want_level(voice.log_level)
                 return await call_next(ctx)
-            connection.client.session = ctx.session
+            connection.session = ctx.session
             result = as_dict(await call_next(ctx))
             # The SDK would announce whatever there is a handler for.
-            return {**result, "capabilities": announced(self.mode, await self._offers())}
+            return {**result, "capabilities": announced(self.mode, await self._offers(connection))}
         finally:
             requester.reset(token)
 
-    def _connection(self, ctx: Context) -> Connection:
+    def _connection_of(self, ctx: Context) -> Connection:
         return ctx.lifespan_context
 
-    async def _offers(self) -> list[Collection[str] | None]:
+    async def _offers(self, connection: Connection) -> list[Collection[str] | None]:
         """What each server has besides tools: as it says now, or as it said the last time; None if never."""
         notes = await to_thread.run_sync(self.roster.catalogue.servers)
         out: list[Collection[str] | None] = []
         for name, backend in self.roster.pool.items():
+            if not connection.sees(name):
+                continue
             noted = notes[name].offers if name in notes else None
             out.append(backend.offers if backend.offers is not None else None if noted is None else noted.split())
         return out
@@ -188,7 +195,7 @@ class RosterServer:
         if self.mode is Mode.FIVE:
             rows = five_tools(self.roster.config)
         else:
-            self._connection(ctx).session = ctx.session
+            self._connection_of(ctx).session = ctx.session
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
             rows = [{**entry.card.raw, "name": entry.card.listed} for entry in self.roster.catalogue.living()]
@@ -243,7 +250,7 @@ class RosterServer:
         made = await self.roster.draft(need, k)
         shown = {
             "need": shorten(need, _NEED_SHOWN) if len(need) > _NEED_SHOWN else need,
-            "draft_id": self._connection(ctx).drafts.remember(made),
+            "draft_id": self._connection_of(ctx).drafts.remember(made),
             "starters": [starter.wire() for starter in made.starters],
             "usage": self._usage(made),
         }
@@ -277,7 +284,7 @@ class RosterServer:
         if entry is None:
             raise unknown_card(id_, self.roster.catalogue.ids())
         draft_id = arguments.get("draft_id")
-        drafted = self._connection(ctx).drafts.find(draft_id)
+        drafted = self._connection_of(ctx).drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
         if called.failure is None:
@@ -313,14 +320,14 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
-        voice = Voice(self._connection(ctx).client, ctx)
+        voice = Voice(self._connection_of(ctx), ctx)
         called = await self.roster.caller.call(
             card,
             arguments,
             drafted=drafted,
             draft_id=draft_id,
             find=self._draftable,
-            memory=self._connection(ctx).calls,
+            memory=self._connection_of(ctx).calls,
             meta=voice.meta,
             more={key: value for key, value in voice.params().items() if key not in ("name", "arguments", "_meta")},
             on_progress=voice.on_progress,

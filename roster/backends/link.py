@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Protocol
 
@@ -159,6 +159,10 @@ class Link:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):
             note = RawNotification(method=method, params=dict(params) if params else None)
             await self.session.send_notification(note)  # type: ignore[arg-type]
+
+    def later(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Have this done soon, for as long as the connection lasts."""
+        self._group.start_soon(work, *arguments)
 
     # ------------------------------------------------------------------------------------------- listening
 

@@ -115,14 +115,17 @@ class Asking:
             raise _refusal(
                 method, f"it may belong to any of {len(under_way)} clients' calls, and nobody can tell which"
             )
-        if not (ready := [client for client in self._clients() if client.ready]):
+        if not (ready := self._ready(backend)):
             with anyio.move_on_after(CLIENT_WAIT_S):
-                while not (ready := [client for client in self._clients() if client.ready]):
+                while not (ready := self._ready(backend)):
                     await self._arrived.wait()
         if len(ready) == 1:
             return ready[0]
         reason = f"{len(ready)} clients are connected and it belongs to no call" if ready else "no client is connected"
         raise _refusal(method, reason)
+
+    def _ready(self, backend: Backend) -> list[Client]:
+        return [client for client in self._clients() if client.ready and client.sees(backend.name)]
 
     def elicited(self, elicitation: Any) -> Client | None:
         """The client that was asked this by URL; it is forgotten with that."""

@@ -62,12 +62,17 @@ class Links:
 @dataclass(slots=True, eq=False)
 class Client:
     """One client connection. It is `ready` once its handshake is done; one of the newer era never is, and cannot be
-    asked anything."""
+    asked anything. servers: the only ones that exist for it; None: all."""
 
     session: ServerSession | None = None
+    servers: frozenset[str] | None = None
     ready: bool = False
     log_level: str | None = None
     links: Links = field(default_factory=Links)
+
+    def sees(self, server: str) -> bool:
+        """Whether a server exists for this client."""
+        return self.servers is None or server in self.servers
 
     @property
     def client(self) -> Client:

@@ -55,7 +55,7 @@ class Forwarder:
         self._bus = bus
         self._listen = ListenHandler(bus)
         self._clients: list[Client] = []
-        self._due: set[str] = set()
+        self._due: dict[str, set[str]] = {}
 
     # --------------------------------------------------------------------------------------------- clients
 
@@ -63,11 +63,12 @@ class Forwarder:
         """A client has connected."""
         self._clients.append(client)
 
-    async def remove(self, client: Client) -> None:
+    def remove(self, client: Client) -> None:
         """A client has gone; what was held for it is let go."""
-        self._clients.remove(client)
+        if client in self._clients:
+            self._clients.remove(client)
         self.asking.forget(client)
-        await self.subscriptions.release(client)
+        self.subscriptions.release(client)
 
     async def ready(self, client: Client) -> None:
         """A client has finished its handshake."""
@@ -118,7 +119,7 @@ class Forwarder:
                         log.info("a resource cannot be followed (code %d)", error.code)
             return await self._listen(ctx, params)
         finally:
-            await self.subscriptions.release(stream)
+            self.subscriptions.release(stream)
 
     # ----------------------------------------------------------------------------------- what backends do
 
@@ -128,7 +129,7 @@ class Forwarder:
         await self.subscriptions.connected(backend.name)
         for listings in (self.resources.listed, self.resources.templates, self.prompts.listed):
             if backend.name in listings.missed and listings.kind.offer in (backend.offers or ()):
-                await self._changed(listings.kind.offer)
+                await self._changed(backend, listings.kind.offer)
 
     async def asked(self, backend: Backend, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to what a backend asks of the client."""
@@ -143,10 +144,10 @@ class Forwarder:
                 await self._updated(backend, uri, params)
             case "notifications/resources/list_changed":
                 self.resources.forget(backend.name)
-                await self._changed("resources")
+                await self._changed(backend, "resources")
             case "notifications/prompts/list_changed":
                 self.prompts.listed.forget(backend.name)
-                await self._changed("prompts")
+                await self._changed(backend, "prompts")
             case "notifications/elicitation/complete":
                 client = self.asking.elicited(params.get("elicitationId"))
                 if client is not None:
@@ -163,7 +164,7 @@ class Forwarder:
         if isinstance(own, Voice):
             return [own]
         under_way = [one for one in backend.flights.requesters() if isinstance(one, Voice)]
-        return [*under_way] or [client for client in self._clients if client.ready]
+        return [*under_way] or [client for client in self._clients if client.ready and client.sees(backend.name)]
 
     async def _log(self, backend: Backend, params: Mapping[str, Any]) -> None:
         message = prefixed(backend.name, params)
@@ -181,18 +182,21 @@ class Forwarder:
             else:
                 await self._bus.publish(ResourceUpdated(uri=own))
 
-    async def _changed(self, offer: str) -> None:
+    async def _changed(self, backend: Backend, offer: str) -> None:
         """Tell every client that a kind of list is another one now: once for many changes at the same time."""
-        if not self._lists or offer in self._due:
+        if not self._lists:
             return
-        self._due.add(offer)
+        if offer in self._due:
+            self._due[offer].add(backend.name)
+            return
+        self._due[offer] = {backend.name}
         try:
             await anyio.sleep(COALESCE_S)
         finally:
-            self._due.discard(offer)
+            servers = self._due.pop(offer)
         method, event = _CHANGED[offer]
         for client in list(self._clients):
-            if client.ready:
+            if client.ready and any(map(client.sees, servers)):
                 await _within(client.tell(method))
         await self._bus.publish(event)
 

@@ -67,7 +67,7 @@ class Handlers:
         return answer_raw(ctx.method, {"resources": rows})
 
     async def _list_templates(self, ctx: Context, _: types.PaginatedRequestParams) -> Any:
-        rows = await self._forwarder.resources.list_templates() if self._lists else []
+        rows = await self._forwarder.resources.list_templates(voice_of(ctx).client) if self._lists else []
         return answer_raw(ctx.method, {"resourceTemplates": rows})
 
     async def _read_resource(self, ctx: Context, params: types.ReadResourceRequestParams) -> Any:
@@ -83,7 +83,7 @@ class Handlers:
         return types.EmptyResult()
 
     async def _list_prompts(self, ctx: Context, _: types.PaginatedRequestParams) -> Any:
-        return answer_raw(ctx.method, {"prompts": await self._forwarder.prompts.list_all()})
+        return answer_raw(ctx.method, {"prompts": await self._forwarder.prompts.list_all(voice_of(ctx).client)})
 
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> Any:
         voice = voice_of(ctx)
@@ -105,7 +105,7 @@ class Handlers:
     async def _owner_of(self, voice: Voice, ref: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
         """The server that a completion reference names, and the reference as that server knows it."""
         if ref.get("type") == "ref/prompt":
-            server, name = await self._forwarder.prompts.find(str(ref.get("name")))
+            server, name = await self._forwarder.prompts.find(str(ref.get("name")), voice.client)
             return server, {**ref, "name": name}
         uri = str(ref.get("uri"))
         place = await self._forwarder.resources.template_owner(uri, voice.client)

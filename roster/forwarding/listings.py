@@ -12,6 +12,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from roster.backends import Backend, State
+from roster.forwarding.clients import Client
 
 __all__ = ["PROMPTS", "RESOURCES", "TEMPLATES", "Kind", "Listings"]
 
@@ -50,17 +51,18 @@ class Listings:
     def __getitem__(self, server: str) -> list[dict[str, Any]]:
         return self._rows.get(server, [])
 
-    def known(self) -> dict[str, list[dict[str, Any]]]:
-        """The rows by server, in the order of the config."""
-        return {name: self._rows[name] for name in self._backends if name in self._rows}
+    def known(self, client: Client) -> dict[str, list[dict[str, Any]]]:
+        """The rows by server that this client may see, in the order of the config."""
+        return {name: self._rows[name] for name in self._backends if name in self._rows and client.sees(name)}
 
-    def offering(self) -> list[str]:
+    def offering(self, client: Client) -> list[str]:
         """The servers that have this kind of thing, as far as it is known."""
-        return [name for name, backend in self._backends.items() if self.kind.offer in (backend.offers or ())]
+        offer = self.kind.offer
+        return [name for name, one in self._backends.items() if offer in (one.offers or ()) and client.sees(name)]
 
-    def unread(self) -> bool:
+    def unread(self, client: Client) -> bool:
         """Whether a server that is there and has such a list has not been asked for it yet."""
-        return any(name not in self._rows for name in self.offering()) or any(self._starting())
+        return any(name not in self._rows for name in self.offering(client)) or any(self._starting())
 
     def forget(self, server: str) -> None:
         """Its list is another one now."""
@@ -69,7 +71,7 @@ class Listings:
     def _starting(self) -> Iterator[Backend]:
         return (one for one in self._backends.values() if one.offers is None and one.state is State.STARTING)
 
-    async def read(self) -> dict[str, list[dict[str, Any]]]:
+    async def read(self, client: Client) -> dict[str, list[dict[str, Any]]]:
         """Ask every backend for its list now, all at once, and say what there is.
 
         Those that are starting are waited for in the first seconds after the first call; what comes later is announced.
@@ -82,7 +84,7 @@ class Listings:
         async with anyio.create_task_group() as group:
             for name, backend in self._backends.items():
                 group.start_soon(self._one, name, backend)
-        return self.known()
+        return self.known(client)
 
     async def _one(self, name: str, backend: Backend) -> None:
         if backend.link is None:

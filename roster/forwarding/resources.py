@@ -36,14 +36,14 @@ class Resources:
 
     async def list_all(self, client: Client) -> list[dict[str, Any]]:
         """All resources there are now."""
-        rows = merged(await self.listed.read(), RESOURCES.field)
+        rows = merged(await self.listed.read(client), RESOURCES.field)
         for row in rows:
             client.links.forget(row["uri"])  # what it means in this list is what it means from now on
         return rows
 
-    async def list_templates(self) -> list[dict[str, Any]]:
+    async def list_templates(self, client: Client) -> list[dict[str, Any]]:
         """All resource templates there are now."""
-        return merged(await self.templates.read(), TEMPLATES.field)
+        return merged(await self.templates.read(client), TEMPLATES.field)
 
     def forget(self, server: str) -> None:
         """Its lists are others now."""
@@ -71,28 +71,28 @@ class Resources:
         A qualified URI names its server. Otherwise whoever showed it to this client last; who lists it; whose template
         makes it; the only server with resources; and at last those with templates that could not be told.
         """
-        named = unqualified(uri, self._backends)
+        named = unqualified(uri, filter(client.sees, self._backends))
         if named is not None:
             return [Place(*named, sure=True, qualified=True)]
-        if shown := client.links[uri]:
+        if (shown := client.links[uri]) and client.sees(shown):
             return [Place(shown, uri, sure=True)]
-        if owner := self._lister(uri):
+        if owner := self._lister(uri, client):
             return [Place(owner, uri, sure=True)]
-        if self.listed.unread() or self.templates.unread():
-            await self.listed.read()
-            await self.templates.read()
-            if owner := self._lister(uri):
+        if self.listed.unread(client) or self.templates.unread(client):
+            await self.listed.read(client)
+            await self.templates.read(client)
+            if owner := self._lister(uri, client):
                 return [Place(owner, uri, sure=True)]
-        if shown := self._emitted[uri]:
+        if (shown := self._emitted[uri]) and client.sees(shown):
             return [Place(shown, uri, sure=True)]
-        templates = self.templates.known()
-        offering = self.listed.offering()
+        templates = self.templates.known(client)
+        offering = self.listed.offering(client)
         only = offering if len(offering) == 1 else []
         servers = [*matching(uri, templates), *only, *(server for server, rows in templates.items() if rows)]
         return [Place(server, uri) for server in dict.fromkeys(servers)]
 
-    def _lister(self, uri: str) -> str | None:
-        known = self.listed.known()
+    def _lister(self, uri: str, client: Client) -> str | None:
+        known = self.listed.known(client)
         exact = next((name for name, rows in known.items() if any(row["uri"] == uri for row in rows)), None)
         if exact is not None:
             return exact
@@ -118,12 +118,12 @@ class Resources:
 
     async def template_owner(self, template: str, client: Client) -> Place | None:
         """Where a template, or a URI, that a completion is asked for belongs."""
-        named = unqualified(template, self._backends)
+        named = unqualified(template, filter(client.sees, self._backends))
         if named is not None:
             return Place(*named, sure=True)
-        if self.templates.unread():
-            await self.templates.read()
-        for server, rows in self.templates.known().items():
+        if self.templates.unread(client):
+            await self.templates.read(client)
+        for server, rows in self.templates.known(client).items():
             if any(row["uriTemplate"] == template for row in rows):
                 return Place(server, template, sure=True)
         places = await self.places(template, client)

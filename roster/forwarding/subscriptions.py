@@ -18,7 +18,6 @@ __all__ = ["Subscriptions"]
 log = logging.getLogger(__name__)
 
 ASK_LIMIT_S = 30.0
-RELEASE_LIMIT_S = 2.0
 
 
 class Subscriptions:
@@ -42,24 +41,29 @@ class Subscriptions:
 
     async def unsubscribe(self, subscriber: Any, uri: str) -> None:
         """Undo `subscribe`; nothing, if there was none."""
-        for key in [key for key, who in self._held.items() if who.get(subscriber) == uri]:
-            await self._drop(key, subscriber)
+        for key, who in list(self._held.items()):
+            if who.get(subscriber) == uri:
+                del who[subscriber]
+                await self._end(key)
 
-    async def release(self, subscriber: Any) -> None:
-        """Undo every `subscribe` of a subscriber that has gone."""
-        with anyio.move_on_after(RELEASE_LIMIT_S, shield=True):
-            for key in [key for key, who in self._held.items() if subscriber in who]:
-                await self._drop(key, subscriber)
+    def release(self, subscriber: Any) -> None:
+        """Undo every `subscribe` of a subscriber that has gone; the backends are told a moment later."""
+        for key, who in list(self._held.items()):
+            if who.pop(subscriber, None) is not None and not who:
+                link = self._backends[key[0]].link
+                if link is None:
+                    del self._held[key]
+                else:
+                    link.later(self._end, key)
 
-    async def _drop(self, key: tuple[str, str], subscriber: Any) -> None:
+    async def _end(self, key: tuple[str, str]) -> None:
+        """Tell the backend that nobody follows this any more, if that is so."""
         async with self._lock:
-            who = self._held.get(key, {})
-            who.pop(subscriber, None)
-            if who or self._held.pop(key, None) is None:
+            if self._held.get(key) != {}:
                 return
+            del self._held[key]
             server, uri = key
-            link = self._backends[server].link
-            if link is not None:
+            if (link := self._backends[server].link) is not None:
                 try:
                     await link.unsubscribe(uri, ASK_LIMIT_S)
                 except (MCPError, TimeoutError) as error:
