@@ -11,9 +11,11 @@ import sqlite3
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import anyio
+import anyio.abc
 import mcp_types as types
 from anyio import to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -33,7 +35,7 @@ from roster.config import Mode
 from roster.draft import Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, RosterError
 from roster.failures import PLATFORM, FailureKind
-from roster.forwarding import Client, Forwarder, Handlers, Voice, announced
+from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, announced
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
 from roster.rawanswers import answer_raw, as_dict, raw_answers
@@ -54,8 +56,12 @@ Context = ServerRequestContext["Connection", Any]
 
 @dataclass(slots=True, eq=False)
 class Connection(Client):
-    """What belongs to one client connection: how to reach it, its drafts and its last calls."""
+    """What belongs to one client connection: how to reach it, its drafts and its last calls.
 
+    group: for what outlives a request; only the connection of the SDK's own lifespan has one.
+    """
+
+    group: anyio.abc.TaskGroup | None = None
     drafts: DraftMemory = field(default_factory=DraftMemory)
     calls: CallMemory = field(default_factory=CallMemory)
 
@@ -105,12 +111,14 @@ class RosterServer:
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Connection]) -> AsyncIterator[Connection]:
-        connection = Connection()
-        self.add(connection)
-        try:
-            yield connection
-        finally:
-            self.forget(connection)
+        async with anyio.create_task_group() as group:
+            connection = Connection(group=group)
+            self.add(connection)
+            try:
+                yield connection
+            finally:
+                self.forget(connection)
+                group.cancel_scope.cancel()
 
     def add(self, connection: Connection) -> None:
         """Have a connection told and asked things, until it is forgotten."""
@@ -155,11 +163,19 @@ class RosterServer:
                     return result
                 if voice.modern and voice.log_level:
                     await self.forwarder.want_level(voice.log_level)
+                if voice.modern and ctx.method in HOLDING:
+                    group = ctx.lifespan_context.group
+                    assert group is not None
+                    stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
+                    return await self.forwarder.bridge.run(voice, group, partial(call_next, ctx), stamp)
                 return await call_next(ctx)
             connection.session = ctx.session
             result = as_dict(await call_next(ctx))
             # The SDK would announce whatever there is a handler for.
-            return {**result, "capabilities": announced(self.mode, await self._offers(connection))}
+            return {
+                **result,
+                "capabilities": announced(self.mode, await self._offers(connection), tasks=not voice.modern),
+            }
         finally:
             requester.reset(token)
 
@@ -333,5 +349,5 @@ class RosterServer:
             on_progress=voice.on_progress,
         )
         if called.answer.result is not None:
-            self.forwarder.resources.remember_links(card.server, called.answer.result, voice.client)
+            self.forwarder.remember(card.server, called.answer.result, voice.client)
         return called

@@ -24,6 +24,8 @@ The script's keys:
   `METHOD`: {"result": ...} or {"error": ...}, as it is. What is asked is written down as the event `request`.
 - `tools` can also: "ask" (sends the client the requests in `asks`, one after the other, and answers with what came
   back), "tell" (sends the notifications in `notes`, then echoes).
+- `modern`: true for a server of the newer era, which knows no handshake. There a tool can "input" (answers with
+  `result` until the request comes with `inputResponses`, then with the params it came with).
 - `asks`: requests that are sent to the client as soon as the handshake is over; answers are the event `answered`.
 
 The script is read again at every request. A change of it is announced with the notifications in `announce`, by default
@@ -172,6 +174,9 @@ async def raw(client: Any, method: str, meta: Mapping[str, Any] | None = None, *
 # ------------------------------------------------------------------------------------------ the program itself
 
 
+MODERN = "2026-07-28"
+MODERN_KEYS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
 _numbers = itertools.count(1)
 
 
@@ -243,6 +248,10 @@ class Server:
             case "initialize":
                 self.note("opened", params=params)
                 self._initialize(id_, params)
+            case "server/discover" if self.script.get("modern"):
+                self.note("opened", params=params)
+                capabilities = self.script.get("capabilities", {"tools": {}})
+                self._send(id=id_, result={"supportedVersions": [MODERN], "capabilities": capabilities, **MODERN_KEYS})
             case "tools/list":
                 self._list(id_, params)
             case "tools/call":
@@ -273,6 +282,10 @@ class Server:
         self._send(id=id_, result={"content": [{"type": "text", "text": json.dumps(self._ask_all(how["asks"]))}]})
 
     def _initialize(self, id_: Any, params: dict[str, Any]) -> None:
+        if self.script.get("modern"):
+            data = {"supported": [MODERN], "requested": params["protocolVersion"]}
+            self._send(id=id_, error={"code": -32022, "message": "Unsupported protocol version", "data": data})
+            return
         if self.script.get("start") == "hang":
             return
         if self.script.get("start") == "refuse":
@@ -298,7 +311,7 @@ class Server:
         more: dict[str, Any] = {"nextCursor": str(page + 1)} if page + 1 < len(pages) else {}
         if self.script.get("repeat_cursor"):
             more = {"nextCursor": str(len(pages) - 1)}
-        self._send(id=id_, result={"tools": pages[page], **more})
+        self._send(id=id_, result={"tools": pages[page], **more, **(MODERN_KEYS if self.script.get("modern") else {})})
         if self.script.get("exit_listed"):
             os._exit(0)
 
@@ -336,6 +349,11 @@ class Server:
                 threading.Thread(target=self._gate, args=(id_, params, how), daemon=True).start()
             case "ask":
                 threading.Thread(target=self._ask, args=(id_, how), daemon=True).start()
+            case "input" if "inputResponses" not in params:
+                self._send(id=id_, result=how["result"])
+            case "input":
+                content = [{"type": "text", "text": json.dumps(params)}]
+                self._send(id=id_, result={"content": content, "resultType": "complete"})
             case "tell":
                 for note in how["notes"]:
                     self._send(**note)

@@ -51,6 +51,7 @@ HELD_S = 60.0
 PLACE_WAIT_S = 3.0
 OWED_PAUSE_S = 30.0
 INVALID_REQUEST = -32600
+MAX_ROUNDS = 10
 
 
 class State(StrEnum):
@@ -85,6 +86,9 @@ class Peer(Protocol):
 
     async def asked(self, backend: Backend, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
         """The answer to what a backend asks of the client. Raises MCPError."""
+
+    async def fulfil(self, backend: Backend, result: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What to tell a backend that answered with a question; None to hand the question on. Raises MCPError."""
 
     async def noted(self, backend: Backend, method: str, params: Mapping[str, Any]) -> None:
         """A backend announces something."""
@@ -338,10 +342,17 @@ class Backend:
             return Answer(replace(answer.report, cause=Cause.TOOL_ERROR), result=answer.result)
         return answer
 
-    async def request(self, method: str, params: Mapping[str, Any], *, on_progress: Progress | None = None) -> Answer:
+    async def request(
+        self,
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        on_progress: Progress | None = None,
+        limit_s: float | None = None,
+    ) -> Answer:
         """Send one request and take its raw result, connecting first if need be. Never raises for what a backend does.
 
-        Cancelling this cancels it at the backend.
+        Cancelling this cancels it at the backend. limit_s: how long it may stay silent; by default, as configured.
         """
         begun = anyio.current_time()
         refusal = HttpRefusal()
@@ -358,7 +369,7 @@ class Backend:
                 return Answer(report(Cause.UNREACHABLE))
             try:
                 with http_refusal() as refusal:
-                    result = await link.request(method, params, self.spec.call_timeout_s, on_progress)
+                    result = await self._answered(link, method, params, limit_s, on_progress)
             except TimeoutError as error:
                 return Answer(report(Cause.TIMEOUT, error=error))
             except MCPError as error:
@@ -378,6 +389,22 @@ class Backend:
                 return Answer(report(Cause.MALFORMED, error=error))
             return Answer(report(Cause.ANSWERED), result=result)
         raise AssertionError("unreachable")
+
+    async def _answered(
+        self, link: Link, method: str, params: Mapping[str, Any], limit_s: float | None, on_progress: Progress | None
+    ) -> dict[str, Any]:
+        """The raw result; a backend of the newer era that wants to know something first is told what a client says."""
+        limit_s = limit_s or self.spec.call_timeout_s
+        for _ in range(MAX_ROUNDS):
+            result = await link.request(method, params, limit_s, on_progress)
+            peer = self._switchboard.peer
+            if result.get("resultType") != "input_required" or peer is None:
+                return result
+            told = await peer.fulfil(self, result)
+            if told is None:
+                return result
+            params = {**params, **told}
+        raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
 
     async def rows(self, method: str, key: str) -> Rows | None:
         """Every page of a list method; None when there is no connection, or it could not be had."""

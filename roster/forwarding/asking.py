@@ -103,6 +103,21 @@ class Asking:
             raise MCPError(types.INTERNAL_ERROR, f"{method}: the client's answer is not valid") from None
         return answer
 
+    async def fulfil(self, backend: Backend, result: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The answers to a backend of the newer era that wants input, as params for asking it once more; None where
+        the client can be given the result itself. Raises MCPError."""
+        voice = requester.get()
+        if not isinstance(voice, Voice) or voice.modern:
+            return None
+        wanted = result.get("inputRequests")
+        answers = {
+            key: await self.ask(backend, str(one.get("method")), one.get("params") or {})
+            for key, one in (wanted.items() if isinstance(wanted, Mapping) else ())
+            if isinstance(one, Mapping)
+        }
+        state = result.get("requestState")
+        return {"inputResponses": answers} | ({"requestState": state} if state is not None else {})
+
     async def _whose(self, backend: Backend, method: str) -> Client | Voice:
         """The client that a question of this backend is for. Raises MCPError when that cannot be told."""
         own = requester.get()

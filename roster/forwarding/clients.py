@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import mcp_types as types
 from mcp.server.context import ServerRequestContext
@@ -39,7 +39,7 @@ class _Result(BaseModel):
 
 
 class Links:
-    """Which server showed a URI last, in a result; the oldest are forgotten."""
+    """Which server showed a URI, or started a task, last; the oldest are forgotten."""
 
     def __init__(self) -> None:
         self._servers: OrderedDict[str, str] = OrderedDict()
@@ -69,6 +69,7 @@ class Client:
     ready: bool = False
     log_level: str | None = None
     links: Links = field(default_factory=Links)
+    tasks: Links = field(default_factory=Links)
 
     def sees(self, server: str) -> bool:
         """Whether a server exists for this client."""
@@ -101,12 +102,23 @@ class Client:
             await self.session.send_notification(note)  # type: ignore[arg-type]
 
 
+class Questions(Protocol):
+    """Where questions to a client of the newer era are put, to be sent as the answer to its request."""
+
+    async def question(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        """The client's answer, once it came back with one. Raises MCPError."""
+
+
 @dataclass(slots=True, eq=False)
 class Voice:
-    """One request of a client while it is handled: what is said with it reaches the client beside its answer."""
+    """One request of a client while it is handled: what is said with it reaches the client beside its answer.
+
+    ctx: of the newest message of this request. held: takes questions, where the client cannot be asked directly.
+    """
 
     client: Client
     ctx: ServerRequestContext[Any, Any]
+    held: Questions | None = None
 
     @property
     def modern(self) -> bool:
@@ -116,7 +128,7 @@ class Voice:
     @property
     def can_be_asked(self) -> bool:
         """Whether requests can be sent to the client while it waits for this one."""
-        return self.ctx.session.can_send_request
+        return self.held is not None or self.ctx.session.can_send_request
 
     @property
     def capabilities(self) -> types.ClientCapabilities | None:
@@ -133,6 +145,8 @@ class Voice:
 
     async def ask(self, method: str, params: Mapping[str, Any], limit_s: float, on_progress: Any = None) -> Any:
         """The client's raw result. Raises MCPError; ValidationError when the answer is none."""
+        if self.held is not None:
+            return await self.held.question(method, params)
         metadata = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         return await _ask(self.ctx.session, method, params, limit_s, on_progress, metadata)
 
@@ -160,7 +174,10 @@ class Voice:
     @property
     def on_progress(self) -> Any:
         """Where progress of the request goes; None when the client did not ask for it."""
-        return self.ctx.session.report_progress if self._meta.get("progressToken") is not None else None
+        return self._progress if self._meta.get("progressToken") is not None else None
+
+    async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
+        await self.ctx.session.report_progress(progress, total, message)
 
     def params(self, **changed: Any) -> dict[str, Any]:
         """The request's params as they came, with these keys changed and `_meta` as it may be passed on."""

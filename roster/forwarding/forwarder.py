@@ -21,12 +21,14 @@ from mcp.shared.exceptions import MCPError
 
 from roster.backends import Backend, requester
 from roster.forwarding.asking import Asking
+from roster.forwarding.bridge import Bridge
 from roster.forwarding.clients import Client, Voice
 from roster.forwarding.logs import Levels, prefixed, wants
 from roster.forwarding.prompts import Prompts
 from roster.forwarding.refusals import no_resource
 from roster.forwarding.resources import Resources
 from roster.forwarding.subscriptions import Subscriptions
+from roster.forwarding.tasks import Tasks
 
 __all__ = ["Forwarder"]
 
@@ -50,6 +52,8 @@ class Forwarder:
         self.prompts = Prompts(backends)
         self.subscriptions = Subscriptions(backends)
         self.levels = Levels(backends)
+        self.tasks = Tasks(backends)
+        self.bridge = Bridge()
         self.asking = Asking(lambda: self._clients)
         self._lists = lists
         self._bus = bus
@@ -68,6 +72,7 @@ class Forwarder:
         if client in self._clients:
             self._clients.remove(client)
         self.asking.forget(client)
+        self.bridge.forget(client)
         self.subscriptions.release(client)
 
     async def ready(self, client: Client) -> None:
@@ -84,6 +89,11 @@ class Forwarder:
         for name in self.backends if servers is None else servers:
             if (link := self.backends[name].link) is not None and not link.modern:
                 await link.notify("notifications/roots/list_changed")
+
+    def remember(self, server: str, result: Mapping[str, Any], client: Client) -> None:
+        """Note what a result refers to that the client may come back for: resources, and a task."""
+        self.resources.remember_links(server, result, client)
+        self.tasks.remember(server, result, client)
 
     async def set_level(self, client: Client, level: str) -> None:
         """A client of the older era wants log messages from this level up."""
@@ -135,6 +145,10 @@ class Forwarder:
         """The answer to what a backend asks of the client."""
         return await self.asking.ask(backend, method, params)
 
+    async def fulfil(self, backend: Backend, result: Mapping[str, Any]) -> dict[str, Any] | None:
+        """What a backend that wants input is to be told; None when its result is for the client as it is."""
+        return await self.asking.fulfil(backend, result)
+
     async def noted(self, backend: Backend, method: str, params: Mapping[str, Any]) -> None:
         """Pass on what a backend announces to those whom it concerns."""
         match method:
@@ -152,6 +166,10 @@ class Forwarder:
                 client = self.asking.elicited(params.get("elicitationId"))
                 if client is not None:
                     await _within(client.tell(method, params))
+            case "notifications/tasks/status" if isinstance(id_ := params.get("taskId"), str):
+                for one in list(self._clients):
+                    if one.tasks[id_] == backend.name:
+                        await _within(one.tell(method, params))
             case "notifications/subscriptions/acknowledged" | "notifications/resources/updated":
                 pass
             case _:

@@ -54,6 +54,8 @@ class Handlers:
                 ("prompts/get", types.GetPromptRequestParams, self._get_prompt),
                 ("completion/complete", types.CompleteRequestParams, self._complete),
             ]
+            handlers += [(f"tasks/{what}", types.RequestParams, self._task) for what in ("get", "result", "cancel")]
+            handlers.append(("tasks/list", types.PaginatedRequestParams, self._list_tasks))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             for method, params, handler in handlers:
@@ -88,7 +90,7 @@ class Handlers:
     async def _get_prompt(self, ctx: Context, params: types.GetPromptRequestParams) -> Any:
         voice = voice_of(ctx)
         server, result = await self._forwarder.prompts.get(voice, params.name)
-        self._forwarder.resources.remember_links(server, result, voice.client)
+        self._forwarder.remember(server, result, voice.client)
         return answer_raw(ctx.method, result)
 
     async def _complete(self, ctx: Context, _: types.CompleteRequestParams) -> Any:
@@ -112,6 +114,15 @@ class Handlers:
         if place is None:
             raise MCPError(types.INVALID_PARAMS, f"No server has the resource or template {uri}", {"uri": uri})
         return place.server, {**ref, "uri": place.uri}
+
+    async def _task(self, ctx: Context, _: types.RequestParams) -> Any:
+        voice = voice_of(ctx)
+        server, result = await self._forwarder.tasks.ask(voice)
+        self._forwarder.remember(server, result, voice.client)
+        return answer_raw(ctx.method, result)
+
+    async def _list_tasks(self, ctx: Context, _: types.PaginatedRequestParams) -> Any:
+        return answer_raw(ctx.method, {"tasks": await self._forwarder.tasks.list_all(voice_of(ctx).client)})
 
     async def _set_level(self, ctx: Context, params: types.SetLevelRequestParams) -> types.EmptyResult:
         await self._forwarder.set_level(voice_of(ctx).client, params.level)
