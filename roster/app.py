@@ -186,6 +186,14 @@ class Roster:
         if listing.rejected:
             some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.rejected.items())[:3])
             log.warning("%s: %d of its tools cannot be used (%s)", backend.name, len(listing.rejected), some)
+        if listing.mended:
+            some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.mended.items())[:3])
+            log.warning(
+                "%s: %d of its tools break the protocol and are used without that (%s)",
+                backend.name,
+                len(listing.mended),
+                some,
+            )
         for id_ in sighting.changed:
             log.warning("the definition of %s changed; it is kept out of drafts: roster unquarantine %s", id_, id_)
         self._told()

@@ -63,7 +63,7 @@ def text(answer: backend.Answer) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ listing
 
 
-BAD = {**tool("bad"), "inputSchema": {"type": ["object", "null"]}}
+BAD = {**tool("bad"), "inputSchema": {"type": "array"}}
 METHOD_NOT_FOUND = {"code": -32601, "message": "Method not found"}
 
 
@@ -123,6 +123,37 @@ async def test_an_input_schema_without_a_type_is_mended(home: Home, tmp_path: Pa
     async with running(home, {"lax": server.entry()}) as roster:
         kept = schema if isinstance(schema, dict) else {}
         assert row_of(roster, "lax__lax") == {**row, "inputSchema": {"type": "object", **kept}}
+
+
+@pytest.mark.parametrize(
+    ("broken", "without"),
+    [
+        ({"outputSchema": {"type": "array"}}, "outputSchema"),
+        ({"outputSchema": {"$ref": "#/$defs/x"}}, "outputSchema"),
+        ({"execution": {"taskSupport": "sometimes"}}, "execution"),
+        ({"icons": [{"later": 1}], "annotations": 7}, "icons annotations"),
+    ],
+)
+async def test_an_optional_key_that_breaks_the_protocol_costs_itself_alone(
+    home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: dict[str, Any], without: str
+) -> None:
+    """The tool is listed without it and can be called; what was left out is named in the log."""
+    row = tool("odd", "d", title="T")
+    server = Scripted(tmp_path, "box", rows=[{**row, **broken}])
+
+    async with running(home, {"box": server.entry()}) as roster:
+        assert row_of(roster, "box__odd") == row
+        assert (await roster.pool["box"].call("odd", {})).result is not None
+        assert roster.writer.registry.servers()["box"].rejected == ()
+    assert [key for key in without.split() if f"{key} was left out" not in caplog.text] == []
+
+
+async def test_an_input_schema_of_object_or_null_is_one_of_object(home: Home, tmp_path: Path) -> None:
+    """Arguments are never anything else."""
+    server = Scripted(tmp_path, "box", rows=[{**tool("lax"), "inputSchema": {"type": ["null", "object"], "x": 1}}])
+
+    async with running(home, {"box": server.entry()}) as roster:
+        assert row_of(roster, "box__lax")["inputSchema"] == {"type": "object", "x": 1}
 
 
 async def test_a_row_keeps_every_key_it_came_with(home: Home, tmp_path: Path) -> None:

@@ -26,11 +26,15 @@ METHOD_NOT_FOUND = -32601
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One answer to `tools/list`, all pages: rows that can be used, and the names of those that cannot."""
+    """One answer to `tools/list`, all pages: rows that can be used, and the names of those that cannot, with reasons.
+
+    mended: what had to be left out of rows that are used.
+    """
 
     rows: list[dict[str, Any]]
     rejected: dict[str, str] = field(default_factory=dict)
     complete: bool = True
+    mended: dict[str, str] = field(default_factory=dict)
 
 
 def _finite(value: Any) -> Any:
@@ -47,20 +51,41 @@ def _finite(value: Any) -> Any:
 
 
 def usable_row(row: Any) -> tuple[dict[str, Any] | None, str]:
-    """A `tools/list` row that every client can read, mended where that loses nothing; or None and the reason."""
+    """A `tools/list` row that every client can read, and what had to be done for that; or None and the reason.
+
+    A strict client that meets one bad row loses the whole list. So what can only mean one thing is mended, and an
+    optional key that breaks the protocol's shape is left out rather than the tool.
+    """
     if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
         return None, "it has no name"
-    row = _finite(row)
+    row, said = _with_object_schema(_finite(row)), []
+    while True:
+        try:
+            methods.validate_server_result("tools/list", LISTING_VERSION, {"tools": [row]})
+        except ValidationError as error:
+            where = [str(part) for part in error.errors(include_input=False)[0]["loc"][2:]]
+            if not where or where[0] in ("name", "inputSchema") or where[0] not in row:
+                return None, f"{'.'.join(where) or 'the row'} is not valid"
+            row = {key: value for key, value in row.items() if key != where[0]}
+            said.append(f"{where[0]} was left out: {'.'.join(where)} is not valid")
+        else:
+            return row, "; ".join(said)
+
+
+def _with_object_schema(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose input schema says "object", where it says nothing or that among others.
+
+    Common in the wild, refused by strict clients, and arguments are never anything else.
+    """
     schema = row.get("inputSchema")
-    if schema is None or (isinstance(schema, dict) and "type" not in schema):
-        # Common in the wild, refused by strict clients, and it can only mean an object.
-        row = {**row, "inputSchema": {"type": "object", **(schema or {})}}
-    try:
-        methods.validate_server_result("tools/list", LISTING_VERSION, {"tools": [row]})
-    except ValidationError as error:
-        where = ".".join(str(part) for part in error.errors(include_input=False)[0]["loc"][2:])
-        return None, f"{where or 'the row'} is not valid"
-    return row, ""
+    if schema is None:
+        return {**row, "inputSchema": {"type": "object"}}
+    if not isinstance(schema, dict):
+        return row
+    kind = schema.get("type")
+    if "type" not in schema:
+        return {**row, "inputSchema": {"type": "object", **schema}}
+    return {**row, "inputSchema": {**schema, "type": "object"}} if isinstance(kind, list) and "object" in kind else row
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +129,7 @@ async def list_tools(session: ClientSession) -> Listing:
         raise
     rows: list[dict[str, Any]] = []
     rejected: dict[str, str] = {}
+    mended: dict[str, str] = {}
     names: set[str] = set()
     for raw in found.rows:
         row, reason = usable_row(raw)
@@ -115,4 +141,6 @@ async def list_tools(session: ClientSession) -> Listing:
         else:
             names.add(name)
             rows.append(row)
-    return Listing(rows, rejected, found.complete)
+            if reason:
+                mended[name] = reason
+    return Listing(rows, rejected, found.complete, mended)
