@@ -303,6 +303,9 @@ class RosterServer:
         drafted = self._connection_of(ctx).drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
+        if answer.error is not None and answer.error.code == types.URL_ELICITATION_REQUIRED:
+            # Not for the model: the client is to send the person to a page, and reads where from the error itself.
+            raise MCPError(answer.error.code, answer.error.message, answer.error.data)
         if called.failure is None:
             return self._answer(answer.result or {"content": []})
         block = _roster_block(called.wire())
@@ -317,6 +320,8 @@ class RosterServer:
             return None
         found = self.roster.catalogue.find(id_)
         if found is None:
+            # A client that knows the name from somewhere else may call before anything was listed for the first time.
+            await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
             found = self.roster.catalogue.find(id_)
         return found
@@ -348,6 +353,8 @@ class RosterServer:
             more={key: value for key, value in voice.params().items() if key not in ("name", "arguments", "_meta")},
             on_progress=voice.on_progress,
         )
+        if called.answer.error is not None:
+            self.forwarder.asking.remember(called.answer.error, voice.client)
         if called.answer.result is not None:
             self.forwarder.remember(card.server, called.answer.result, voice.client)
         return called

@@ -334,13 +334,16 @@ class Backend:
         if meta:
             params["_meta"] = dict(meta)
         answer = await self.request("tools/call", params, on_progress=on_progress)
-        if answer.result is None:
+        result = answer.result
+        if result is None:
             return answer
-        if not isinstance(answer.result.get("content", []), list):
+        if result.get("content", []) is None:
+            # It can only mean that there is none, and strict clients refuse it.
+            result = {**result, "content": []}
+        if not isinstance(result.get("content", []), list):
             return Answer(replace(answer.report, cause=Cause.MALFORMED))
-        if answer.result.get("isError") is True:
-            return Answer(replace(answer.report, cause=Cause.TOOL_ERROR), result=answer.result)
-        return answer
+        failed = result.get("isError") is True
+        return Answer(replace(answer.report, cause=Cause.TOOL_ERROR) if failed else answer.report, result=result)
 
     async def request(
         self,

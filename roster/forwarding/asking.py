@@ -142,6 +142,14 @@ class Asking:
     def _ready(self, backend: Backend) -> list[Client]:
         return [client for client in self._clients() if client.ready and client.sees(backend.name)]
 
+    def remember(self, error: types.ErrorData, client: Client) -> None:
+        """Note the pages that an error sends this client's person to."""
+        data = error.data if error.code == types.URL_ELICITATION_REQUIRED else None
+        pages = data.get("elicitations") if isinstance(data, Mapping) else None
+        for page in pages if isinstance(pages, list) else ():
+            if isinstance(page, Mapping) and isinstance(id_ := page.get("elicitationId"), str):
+                self._elicited[id_] = client
+
     def elicited(self, elicitation: Any) -> Client | None:
         """The client that was asked this by URL; it is forgotten with that."""
         return self._elicited.pop(elicitation, None) if isinstance(elicitation, str) else None
