@@ -248,6 +248,12 @@ class Server:
             case "initialize":
                 self.note("opened", params=params)
                 self._initialize(id_, params)
+            case "subscriptions/listen" if self.script.get("modern"):
+                # The stream is open for as long as this has no answer.
+                self.note("request", method=method, params=params)
+                meta = {"io.modelcontextprotocol/subscriptionId": id_}
+                told = {"notifications": params["notifications"], "_meta": meta}
+                self._send(method="notifications/subscriptions/acknowledged", params=told)
             case "server/discover" if self.script.get("modern"):
                 self.note("opened", params=params)
                 capabilities = self.script.get("capabilities", {"tools": {}})

@@ -8,19 +8,18 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
-import uvicorn
+from asgi import listening
 from fakes import tool
 from mcp.server.lowlevel.server import Server
 from mcp.server.sse import SseServerTransport
-from scripted_backend import SECRET_ENVIRONMENT, Scripted, alive, plainly, running, until
+from scripted_backend import SECRET_ENVIRONMENT, Scripted, alive, running, until
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -464,22 +463,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@asynccontextmanager
-async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
-    """An ASGI app on a port of the loopback, a free one unless told; its address."""
-    # Without the websockets library, whose import warns; nothing here speaks that.
-    settings = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1, lifespan="on")
-    server = uvicorn.Server(settings)
-    with plainly(), socket.socket() as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(("127.0.0.1", port))
-        async with anyio.create_task_group() as group:
-            group.start_soon(server.serve, [door])
-            await until(lambda: server.started)
-            yield f"http://127.0.0.1:{door.getsockname()[1]}"
-            server.should_exit = True
 
 
 class Guard:

@@ -9,9 +9,12 @@ from typing import Any
 import anyio
 import mcp_types as types
 import pytest
+from asgi import listening
 from fakes import tool
 from forwarding import connected
+from mcp.server.lowlevel.server import Server
 from mcp.shared.exceptions import MCPError
+from mcp.shared.message import ServerMessageMetadata
 from scripted_backend import Scripted, running, until
 
 from roster.config import Home, Mode
@@ -270,6 +273,64 @@ async def test_the_end_of_an_elicitation_by_url_is_told_to_whom_was_asked(home: 
             box.says(announce=[{"method": done, "params": {"elicitationId": "e1"}}])
             assert await bob.hears(done) == {"elicitationId": "e1"}
     assert ann.heard(done) == []
+
+
+@pytest.mark.parametrize("mode", [Mode.TRANSPARENT, Mode.FIVE])
+async def test_an_error_that_sends_a_person_to_a_page_stays_one(home: Home, tmp_path: Path, mode: Mode) -> None:
+    """-32042 with its pages, also in five mode; and the client hears when the page is done with."""
+    done = "notifications/elicitation/complete"
+    page = {"mode": "url", "elicitationId": "e7", "url": "https://example.org", "message": "m"}
+    error = {"code": -32042, "message": "first this", "data": {"elicitations": [page]}}
+    box = Scripted(tmp_path, "box", rows=[tool("t")], tools={"t": {"do": "error", "error": error}})
+    five = {"name": "call", "arguments": {"tool": "box__t"}}
+
+    async with running(home, {"box": box.entry()}) as roster, connected(RosterServer(roster, mode)) as client:
+        with pytest.raises(MCPError) as caught:
+            await client.request("tools/call", **(five if mode is Mode.FIVE else {"name": "box__t"}))
+        box.says(announce=[{"method": done, "params": {"elicitationId": "e7"}}])
+        await client.hears(done)
+    assert (caught.value.code, caught.value.message, caught.value.data) == tuple(error.values())
+
+
+async def test_over_http_each_question_finds_its_own_call(home: Home) -> None:
+    """There a question comes on the stream of the call it belongs to, so two clients at once are no riddle."""
+    both = anyio.Event()
+    waiting: list[str] = []
+
+    async def call(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
+        who = (params.arguments or {})["who"]
+        waiting.append(who)
+        if len(waiting) == 2:
+            both.set()
+        await both.wait()
+        request = types.ElicitRequest(
+            params=types.ElicitRequestFormParams(message=who, requested_schema={"type": "object", "properties": {}})
+        )
+        metadata = ServerMessageMetadata(related_request_id=ctx.request_id)
+        answer = await ctx.session.send_request(request, types.ElicitResult, metadata=metadata)
+        return types.CallToolResult(content=[types.TextContent(type="text", text=str(answer.content))])
+
+    async def listed(_: Any, __: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[types.Tool(name="ask", input_schema={"type": "object"})])
+
+    backend_ = Server("asker", on_list_tools=listed, on_call_tool=call)
+    results: dict[str, str] = {}
+
+    async with listening(backend_.streamable_http_app()) as address:
+        entry = {"type": "http", "url": f"{address}/mcp"}
+        async with running(home, {"box": entry}) as roster, anyio.create_task_group() as group:
+            server = RosterServer(roster, Mode.TRANSPARENT)
+
+            async def client(who: str) -> None:
+                said = {"elicitation/create": {"action": "accept", "content": {"name": who}}}
+                async with connected(server, said, elicitation={}) as one:
+                    result = await one.request("tools/call", name="box__ask", arguments={"who": who})
+                    assert [params["message"] for _, params in one.asked] == [who]
+                    results[who] = result["content"][0]["text"]
+
+            group.start_soon(client, "ann")
+            group.start_soon(client, "bob")
+    assert results == {who: str({"name": who}) for who in ("ann", "bob")}
 
 
 def test_what_a_client_can_be_asked_depends_on_what_it_declared() -> None:

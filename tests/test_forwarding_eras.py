@@ -14,7 +14,7 @@ from forwarding import connected
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
 from mcp.shared.exceptions import MCPError
-from scripted_backend import Scripted, raw, running, until
+from scripted_backend import MODERN_KEYS, Scripted, raw, running, until
 
 from roster.config import Home, Mode
 from roster.forwarding import bridge
@@ -178,3 +178,39 @@ async def test_a_newer_client_that_cancels_ends_the_call_at_an_older_backend(hom
         group.cancel_scope.cancel()
         with anyio.CancelScope(shield=True):
             await until(lambda: box.events("cancelled"))
+
+
+async def test_changes_at_a_newer_backend_are_heard_of(home: Home, tmp_path: Path) -> None:
+    """There they only come on a stream that somebody opened; the tools are read again, and clients are told."""
+    tools = "notifications/tools/list_changed"
+    prompts = "notifications/prompts/list_changed"
+    box = Scripted(tmp_path, "box", modern=True, rows=[tool("old")], capabilities={"tools": {}, "prompts": {}})
+
+    async with (
+        running(home, {"box": box.entry()}) as roster,
+        connected(RosterServer(roster, Mode.TRANSPARENT)) as client,
+    ):
+        await until(lambda: [e for e in box.events("request") if e["method"] == "subscriptions/listen"])
+        box.says(rows=[tool("new")], announce=[{"method": tools}, {"method": prompts}])
+        await client.hears(tools)
+        await client.hears(prompts)
+        listed = await client.request("tools/list")
+    assert [row["name"] for row in listed["tools"]] == ["box__new"]
+
+
+async def test_a_resource_of_a_newer_backend_is_followed_over_a_stream(home: Home, tmp_path: Path) -> None:
+    """An older client subscribes as ever; the stream is closed when nobody follows any more."""
+    updated = "notifications/resources/updated"
+    capabilities = {"tools": {}, "resources": {"subscribe": True}}
+    answers = {"resources/list": {"result": {"resources": [{"uri": "x://a", "name": "a"}], **MODERN_KEYS}}}
+    box = Scripted(tmp_path, "box", modern=True, capabilities=capabilities, answers=answers)
+
+    async with (
+        running(home, {"box": box.entry()}) as roster,
+        connected(RosterServer(roster, Mode.TRANSPARENT)) as client,
+    ):
+        await client.request("resources/subscribe", uri="x://a")
+        box.says(announce=[{"method": updated, "params": {"uri": "x://a"}}])
+        assert (await client.hears(updated))["uri"] == "x://a"
+        await client.request("resources/unsubscribe", uri="x://a")
+        await until(lambda: box.events("cancelled"))
