@@ -20,7 +20,8 @@ from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_ind
 from roster.encoder import Encoder
 from roster.history import History, Tally
 from roster.lexical import lexical_hits
-from roster.registry import Entry, Registry, ServerNote
+from roster.registry import Entry, Registry
+from roster.servernotes import ServerNote
 from roster.vectors import Vectors
 from roster.words import fold, squashed
 
@@ -140,7 +141,7 @@ class Catalogue:
     def servers(self) -> dict[str, ServerNote]:
         """The last note of every backend, read past whoever is writing."""
         with self._lock:
-            return self._registry.servers()
+            return self._registry.servers.all()
 
     # -------------------------------------------------------------------------------------------- vectors
 
@@ -196,7 +197,7 @@ class Catalogue:
         chosen = list(self._draftable if numbers is None else numbers)
         entries = [self._draftable[number] for number in chosen if number in self._draftable]
         hashes = None if numbers is None else {entry.text_hash for entry in entries}
-        stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+        stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
         there = [entry for entry in entries if entry.text_hash in stored]
         self.dense.drop(chosen)
         if there:

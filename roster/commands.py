@@ -27,8 +27,8 @@ from roster.explain import draft_json, print_draft
 from roster.history import History
 from roster.lint import Severity
 from roster.lint import lint as find_faults
-from roster.registry import ServerNote
 from roster.reindex import embed_missing
+from roster.servernotes import ServerNote
 from roster.terminal import Out, plain, when
 
 __all__ = ["draft", "lint", "reindex", "status", "unquarantine"]
@@ -172,7 +172,7 @@ def _last_known(spec: ServerSpec | None, note: ServerNote | None) -> str:
 def _status(roster: Roster) -> dict[str, Any]:
     config, home = roster.config, roster.home
     roster.catalogue.refresh()
-    notes = roster.writer.registry.servers()
+    notes = roster.writer.registry.servers.all()
     living = roster.catalogue.living()
     names = dict.fromkeys([*config.servers, *(problem.server for problem in config.problems if problem.server)])
     servers = {}

@@ -20,13 +20,15 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-words vectors outcomes jsonc terminal arguments waits
-cards failures errorlikeness ratings evidence
-declared errortexts
-answers
-config
+words vectors outcomes jsonc terminal arguments waits uptime
+cards failures errorlikeness ratings evidence dwell
+declared errortexts contracts
+answers origins
+config drift
 briefs database
-registry history lexical encoder dense
+history lexical encoder dense vectorstore servernotes driftlog holds
+sighting
+registry
 ranking alternates
 backends
 catalogue
