@@ -315,13 +315,16 @@ class Registry:
                 self.log.add(id_, Event(EventKind.FOUND, "", print_, severity), now)
         return True
 
-    def accept(self, id_: str, now: float) -> bool:
+    def accept(self, id_: str, now: float, seen: str | None = None) -> bool:
         """Note that a person looked at what a card is now and wants it; whether it was held. Raises UnknownCardError.
 
-        It is in drafts again, and this definition of it is never held again.
+        It is in drafts again, and this definition of it is never held again. seen: the fingerprint that the person
+        looked at; when the card has another one by now, nothing is done.
         """
         with atomic(self._db) as db:
             number, held, print_ = self._known_card(id_)
+            if seen not in (None, print_):
+                return False
             db.execute("INSERT OR IGNORE INTO accepted VALUES (?, ?, ?)", (id_, print_, now))
             if held is None:
                 return False
@@ -330,9 +333,13 @@ class Registry:
             self.log.close(id_, By.PERSON, now)
         return True
 
-    def unquarantine(self, id_: str, now: float) -> bool:
-        """Let a card into drafts again; False, and nothing noted, when it was not held. Raises UnknownCardError."""
-        return self.held(id_) is not None and self.accept(id_, now)
+    def unquarantine(self, id_: str, now: float, seen: str | None = None) -> bool:
+        """`accept` for a card that is held; False, and nothing noted, for one that is not. Raises UnknownCardError."""
+        return self.held(id_) is not None and self.accept(id_, now, seen)
+
+    def fingerprint(self, id_: str) -> str:
+        """Of what a card is now. Raises UnknownCardError."""
+        return self._known_card(id_)[2]
 
     def _known_card(self, id_: str) -> tuple[int, Reason | None, str]:
         row = self._db.execute("SELECT number, held_reason, fingerprint FROM cards WHERE id = ?", (id_,)).fetchone()

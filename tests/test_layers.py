@@ -37,8 +37,9 @@ draft lint
 recorder
 call
 app
-server explain
-serve commands records demo evaluation
+server explain diffs
+serve quarantine records demo evaluation
+commands
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}

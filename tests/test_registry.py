@@ -11,7 +11,7 @@ from fakes import HOUR, Clock, WordEncoder, tool
 
 from roster.cards import FORMULA, card_from_tool, dense_text, fingerprint, text_hash
 from roster.database import generation
-from roster.dwell import DWELL_S
+from roster.dwell import DWELL_S, Reason
 from roster.errors import UnknownCardError
 from roster.registry import Entry, Registry
 from roster.servernotes import ServerNote
