@@ -60,7 +60,7 @@ def print_change(change: Change, *, colour: bool) -> Iterator[Text]:
 
 
 def _value(value: Any) -> str:
-    shown = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+    shown = visible(json.dumps(value, ensure_ascii=False))
     return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}… ({len(shown):,} characters)"
 
 

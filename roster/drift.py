@@ -40,6 +40,10 @@ class News(StrEnum):
     CLEARED = "cleared"
 
 
+# What a new version of a server does to many of its cards.
+_SWEEPING = (EventKind.CHANGED, EventKind.RENAMED)
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """What holds a card. suspicious: whether a change brings words that call for a person. review: whether a card, new
@@ -79,13 +83,24 @@ class Step:
     written: bool = True
     baseline: bool = False
 
+    @property
+    def sweeping(self) -> bool:
+        """Whether its event may be told as part of what happened to the server as a whole.
+
+        A hint that flipped toward danger must not drown in an upgrade.
+        """
+        event = self.event
+        return event is not None and event.kind in _SWEEPING and event.severity is not Severity.SAFETY
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What becomes of a listing. bulk: most of the server changed at once."""
+    """What becomes of a listing. bulk: most of the server, `changed` of the `there` cards, became others at once."""
 
     steps: Sequence[Step]
     removed: Sequence[Known]
+    changed: int
+    there: int
     bulk: bool
 
 
@@ -119,9 +134,9 @@ def plan(
             steps.append(_moved(seen, moved[seen.name], now, policy))
         else:
             steps.append(_first(seen, origins.get(seen.name), now, policy))
-    changed = sum(step.event is not None and step.event.kind is EventKind.CHANGED for step in steps)
-    there = len(moved or {}) or sum(not old.removed for old in known.values())
-    return Plan(steps, leaving, changed >= BULK_CARDS and changed >= BULK_SHARE * there)
+    changed = sum(step.event is not None and step.event.kind in _SWEEPING for step in steps)
+    there = sum(not old.removed for old in (moved or known).values())
+    return Plan(steps, leaving, changed, there, bulk=changed >= BULK_CARDS and changed >= BULK_SHARE * there)
 
 
 # ---------------------------------------------------------------------------------------- one card each

@@ -6,8 +6,8 @@ import json
 import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 from roster.cards import FORMULA, Card, Kind, card_from_row, dense_text, lexical_text, raw_json, text_hash
 from roster.contracts import Severity
@@ -59,6 +59,26 @@ class Contract:
 
 _COLUMNS = "number, raw, fingerprint, text_hash, position, removed_at, held_reason, generation, server, kind"
 _KNOWN = f"number, id, name, raw, fingerprint, formula, text_hash, position, removed_at IS NOT NULL, {HOLD_COLUMNS}"
+
+
+T = TypeVar("T")
+
+
+class _Once(Generic[T]):
+    """A value that is made when it is first asked for: of most rows nobody asks."""
+
+    __slots__ = ("_made", "_make")
+    _made: T
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+
+    def __call__(self) -> T:
+        try:
+            return self._made
+        except AttributeError:
+            self._made = self._make()
+            return self._made
 
 
 class _Generation:
@@ -115,7 +135,7 @@ class Registry:
         """
         moment = Moment(now, uptime)
         listing = [
-            Seen(str(row["name"]), raw_json(row), position, cache(partial(card_from_row, kind, server, row)))
+            Seen(str(row["name"]), raw_json(row), position, _Once(partial(card_from_row, kind, server, row)))
             for position, row in enumerate(rows)
         ]
         with atomic(self._db):
@@ -127,9 +147,8 @@ class Registry:
             versions = self._versions(server, version, now)
             batch = None
             if made.bulk or former is not None:
-                changed = sum(step.news is News.CHANGED for step in made.steps)
-                of = sum(not old.removed for old in (moved or known).values())
-                batch = self.log.begin(server, now, changed, of, versions, former[0] if former is not None else None)
+                was = former[0] if former is not None else None
+                batch = self.log.begin(server, now, made.changed, made.there, versions, was)
             return self._carry_out(made, server, kind, now, batch)
 
     def _carry_out(self, made: Plan, server: str, kind: Kind, now: float, batch: Batch | None) -> Sighting:
@@ -148,9 +167,7 @@ class Registry:
             if step.hold is not None and step.event is not None:
                 held.append(id_)
             if (event := step.event) is not None:
-                # A hint that flipped toward danger must not drown in an upgrade.
-                alone = event.severity is Severity.SAFETY or event.kind is not EventKind.CHANGED
-                self.log.add(id_, event, now, None if alone else batch)
+                self.log.add(id_, event, now, batch if step.sweeping else None)
                 if event.was and event.kind is EventKind.RENAMED:
                     renamed.append((event.was, id_))
             if step.news is News.CLEARED:
@@ -222,15 +239,15 @@ class Registry:
 
     def _versions(self, server: str, version: str | None, now: float) -> tuple[str | None, str | None]:
         """The version that the last listing came from, and this one's, which is remembered."""
+        if version is None:
+            return None, None
         row = self._db.execute("SELECT version FROM listings WHERE server = ?", (server,)).fetchone()
-        before = row[0] if row is not None else None
-        if version is not None:
-            self._db.execute(
-                "INSERT INTO listings VALUES (?, ?, ?) "
-                "ON CONFLICT DO UPDATE SET version = excluded.version, at = excluded.at",
-                (server, version, now),
-            )
-        return before, version
+        self._db.execute(
+            "INSERT INTO listings VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET version = excluded.version, at = excluded.at",
+            (server, version, now),
+        )
+        return row[0] if row is not None else None, version
 
     def _remove(self, number: int, now: float, generation: int) -> None:
         self._db.execute("UPDATE cards SET removed_at = ?, generation = ? WHERE number = ?", (now, generation, number))
@@ -379,7 +396,7 @@ class Registry:
 def _known(row: tuple[Any, ...]) -> Known:
     number, id_, name, raw, print_, formula, hash_, position, removed, *hold = row
     return Known(number, id_, name, raw, print_, formula, hash_, position, bool(removed), hold_of(hold),
-                 cache(partial(json.loads, raw)))  # fmt: skip
+                 _Once(partial(json.loads, raw)))  # fmt: skip
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
