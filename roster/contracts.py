@@ -166,7 +166,7 @@ def _toward_danger(hint: str, old: Any, new: Any) -> bool:
 def _schemas(where: str, old: Any, new: Any) -> Iterator[Change]:
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         yield from _schema(where, old, new, DEEPEST)
-    elif old is None and isinstance(new, Mapping) and where == "input":
+    elif old is None and isinstance(new, Mapping) and new and where == "input":
         yield from _schema(where, {}, new, DEEPEST)
     elif not _same(old, new):
         yield Change(where, _what(old, new), Severity.CONTRACT, old, new)
