@@ -24,7 +24,8 @@ COMPARED = 400
 CONTEXT = 8
 """Words, or half as many lines, shown around a difference."""
 LONGEST_VALUE = 400
-LONGEST_WORD = 200
+LONGEST_WORD = 40
+"""Characters; a longer run of them without a blank counts as several words."""
 LONGEST_READ = 4_000_000
 """Characters of a text that are read at all."""
 
@@ -47,16 +48,16 @@ def print_change(change: Change, *, colour: bool) -> Iterator[Text]:
     if change.what in (What.REQUIRED, What.OPTIONAL):
         yield head
         return
-    head.append(": ")
+    head.append(":")
     if not (change.text and isinstance(change.old, str | None) and isinstance(change.new, str | None)):
-        yield head + _values(change, colour)
+        yield Text.assemble(head, " ", _values(change, colour))
         return
     old, new = (value[:LONGEST_READ] if value else "" for value in (change.old, change.new))
     if "\n" in old.strip() and "\n" in new.strip():
         yield head
         yield from _lines(old, new, colour)
         return
-    yield head + _words(old, new, colour)
+    yield Text.assemble(head, " ", _words(old, new, colour))
 
 
 def _value(value: Any) -> str:

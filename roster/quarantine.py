@@ -39,12 +39,16 @@ BRIEF = 4
 # ------------------------------------------------------------------------------------------- choosing
 
 
+def _is_glob(pattern: str) -> bool:
+    return any(c in pattern for c in "*?[")  # no id has one of them
+
+
 def _matching(pattern: str, known: Iterable[str]) -> list[str]:
     """The ids that an id or a glob names. Raises UnknownCardError when there is none."""
     ids = sorted(known)
     if pattern in ids:
         return [pattern]
-    if any(c in pattern for c in "*?["):
+    if _is_glob(pattern):
         if found := [id_ for id_ in ids if fnmatchcase(id_, pattern)]:
             return found
         raise UnknownCardError(f"no card has an id like {pattern!r}: `roster status` names the quarantined ones")
@@ -249,18 +253,19 @@ def _confirm(held: Mapping[str, Reason], ask: Callable[[str], None] | None) -> N
 
 def _print_cleared(patterns: Sequence[str], server: str | None, held: Iterable[str], cleared: Sequence[str]) -> None:
     known, done = set(held), set(cleared)
-    for id_ in patterns:
+    plainly = [pattern for pattern in patterns if not _is_glob(pattern)]
+    for id_ in plainly:
         if id_ in done:
             print(f"{id_}: in drafts again")
-        elif id_ not in known and not any(c in id_ for c in "*?["):
+        elif id_ not in known:
             print(f"{id_}: was not quarantined")
-    others = [id_ for id_ in cleared if id_ not in patterns]
+    others = [id_ for id_ in cleared if id_ not in plainly]
     if len(others) > NAMED:
         print(f"{len(others)} cards: in drafts again")
     for id_ in others if len(others) <= NAMED else ():
         print(f"{id_}: in drafts again")
-    if not known and (server is not None or not patterns or any(c in id_ for id_ in patterns for c in "*?[")):
-        print("Nothing else was quarantined." if patterns and not server else "Nothing of it was quarantined.")
+    if not known and (server is not None or len(plainly) < len(patterns)):
+        print("Nothing of it was quarantined.")
 
 
 # --------------------------------------------------------------------------------------------- status
