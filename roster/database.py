@@ -164,6 +164,7 @@ MIGRATIONS = (
     "DROP TABLE suggestions",
     "ALTER TABLE suggestions_2 RENAME TO suggestions",
     "CREATE INDEX suggestions_by_age ON suggestions (at)",
+    "ALTER TABLE learning ADD COLUMN adapter REAL NOT NULL DEFAULT 0",
 )
 
 

@@ -21,8 +21,8 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits
-cards failures errorlikeness ratings evidence
-declared errortexts
+cards failures errorlikeness ratings evidence adapter
+declared errortexts weights
 answers
 config
 briefs database
