@@ -90,6 +90,9 @@ class _State:
         self._adapter: Adapter | None = None
         self._records: dict[str, Standing] = {}
         self._sunk: set[str] = set()
+        # What records come to in this hour.
+        self._rated: dict[str, float] = {}
+        self._hour = 0.0
         self._prints: dict[int, str] = {}
         self._dropped: dict[int, str] = {}
         events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
@@ -112,6 +115,7 @@ class _State:
         for event in events:
             standing = self._records.get(event.card, Standing())
             standing = self._records[event.card] = standing.add(event.at, event.success, now)
+            self._rated.pop(event.card, None)
             sunk = rating(standing.rate(now, RATING_START, RATING_CALLS).rate) < SUNK
             (self._sunk.add if sunk else self._sunk.discard)(event.card)
         taught = self._lessons_in(events) if self._needs else []
@@ -262,20 +266,23 @@ class _State:
 
     def ask(self, need: Vectors | None, cards: Collection[int], others: Collection[int], now: float) -> Learning:
         """What was learned of these cards, and of `others` that they keep failing."""
-        now -= now % AN_HOUR_S
         entries = self._catalogue.draftable()
-        ratings = {}
-        for number in cards:
-            standing = self._records.get(entries[number].card.id) if number in entries else None
-            if standing is not None:
-                ratings[number] = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
-        for number in others:
-            if number not in ratings and number in entries and (id_ := entries[number].card.id) in self._sunk:
-                ratings[number] = rating(self._records[id_].rate(now, RATING_START, RATING_CALLS).rate)
+        ids = {number: entries[number].card.id for number in {*cards, *others} if number in entries}
+        wanted = [number for number in cards if ids.get(number) in self._records]
+        wanted += [number for number in others if ids.get(number) in self._sunk]
+        ratings = {number: self._rating(ids[number], now - now % AN_HOUR_S) for number in wanted}
         if self.lessons is None or need is None:
             return Learning(self.weights, {}, ratings)
         adapted = self._adapted(need, {*cards, *others}) if self.weights.adapter else {}
         return Learning(self.weights, self.lessons.about(need, sorted(cards)), ratings, adapted)
+
+    def _rating(self, id_: str, hour: float) -> float:
+        """What a card's record adds to its score, aged to this hour."""
+        if hour != self._hour:
+            self._rated, self._hour = {}, hour
+        if id_ not in self._rated:
+            self._rated[id_] = rating(self._records[id_].rate(hour, RATING_START, RATING_CALLS).rate)
+        return self._rated[id_]
 
 
 class Learner:

@@ -168,8 +168,25 @@ def with_learning(
             out.append(scored)
             continue
         gain = boost(scored.base, found, weights) if found is not None else 0.0
-        total = scored.base + gain + moved + record
-        out.append(replace(scored, score=total, learned=found, boost=gain, adapted=moved, rating=record))
+        out.append(
+            # Not `replace`: that is half of what learning would cost a draft.
+            Scored(
+                scored.number,
+                scored.base + gain + moved + record,
+                scored.similarity,
+                scored.bm25,
+                scored.dense,
+                scored.lexical,
+                scored.step,
+                scored.named,
+                scored.covered,
+                scored.base,
+                found,
+                gain,
+                moved,
+                record,
+            )
+        )
     return out
 
 
