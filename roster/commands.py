@@ -246,7 +246,8 @@ def _print_status(seen: dict[str, Any], config: Config) -> None:
         console.print(
             plain(
                 f"learning: {learnt['outcomes']} outcomes of {learnt['cards']} cards; nearness counts "
-                f"{weights['near']:g}, share {weights['share']:g}{', slowly' if weights['slow'] else ''} "
+                f"{weights['near']:g}, share {weights['share']:g}{', slowly' if weights['slow'] else ''}, "
+                f"the adapter {weights['adapter']:g} "
                 f"(nDCG@5 {learnt['gain']:+.3f} on them)"
             )
         )

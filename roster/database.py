@@ -164,6 +164,7 @@ MIGRATIONS = (
     "DROP TABLE suggestions",
     "ALTER TABLE suggestions_2 RENAME TO suggestions",
     "CREATE INDEX suggestions_by_age ON suggestions (at)",
+    "ALTER TABLE learning ADD COLUMN adapter REAL NOT NULL DEFAULT 0",
     # What holds a card (`quarantined_at` is when), and how long its definition was seen unchanged since.
     "ALTER TABLE cards ADD COLUMN held_reason TEXT",
     "ALTER TABLE cards ADD COLUMN stable_s REAL",

@@ -135,6 +135,11 @@ class DenseIndex:
             rows: Vectors = self._index.reconstruct_batch(np.asarray(numbers, dtype=np.int64))
         return rows
 
+    def rows_of(self, numbers: Iterable[int]) -> dict[int, Vectors]:
+        """(dim,) float32 by card, of those that are in the index."""
+        there = [number for number in numbers if number in self._numbers]
+        return dict(zip(there, self.rows(there), strict=True)) if there else {}
+
     def mean(self) -> NDArray[np.float32]:
         """(dim,) mean of all rows; zeros for an empty index."""
         with self._lock:

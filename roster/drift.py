@@ -24,10 +24,12 @@ from roster.contracts import Severity, compare, severity_of
 from roster.dwell import Hold, Moment, Reason
 from roster.origins import EventKind, Known, Origin, Seen, origins_of
 
-__all__ = ["BULK_CARDS", "BULK_SHARE", "Event", "News", "Plan", "Policy", "Step", "plan"]
+__all__ = ["BULK_CARDS", "BULK_SHARE", "UNEXPLAINED_CARDS", "Event", "News", "Plan", "Policy", "Step", "plan"]
 
-BULK_SHARE, BULK_CARDS = 0.5, 3
-"""So much of a server, and at least so many cards, changed in one listing: one event, not one a card."""
+BULK_SHARE, BULK_CARDS, UNEXPLAINED_CARDS = 0.5, 3, 10
+"""So much of a server, and at least so many cards, changed in one listing: one event, not one a card.
+
+More of them where the server's version is what it was: a few such changes are read better one by one."""
 
 
 class News(StrEnum):
@@ -113,11 +115,13 @@ def plan(
     complete: bool = True,
     present: Iterable[str] = (),
     moved: Mapping[str, Known] | None = None,
+    upgraded: bool = False,
 ) -> Plan:
     """What a listing makes of what was known.
 
     known: by name. complete: what is not listed is gone. present: names that are listed but unusable, so not gone.
     moved: the cards of the server that this one seems to have been, by name, where it is new itself.
+    upgraded: the listing is of another version of the server than the last one.
     """
     listed = {seen.name for seen in listing} | set(present)
     gone = [old for name, old in known.items() if name not in listed]
@@ -136,7 +140,8 @@ def plan(
             steps.append(_first(seen, origins.get(seen.name), now, policy))
     changed = sum(step.event is not None and step.event.kind in _SWEEPING for step in steps)
     there = sum(not old.removed for old in (moved or known).values())
-    return Plan(steps, leaving, changed, there, bulk=changed >= BULK_CARDS and changed >= BULK_SHARE * there)
+    least = BULK_CARDS if upgraded else UNEXPLAINED_CARDS
+    return Plan(steps, leaving, changed, there, bulk=changed >= least and changed >= BULK_SHARE * there)
 
 
 # ---------------------------------------------------------------------------------------- one card each

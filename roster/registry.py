@@ -143,8 +143,11 @@ class Registry:
             former = None if known or configured is None else self._former(listing, kind, {*configured, server})
             policy = Policy(quarantine, suspicious, review, self._accepted())
             moved = former[1] if former is not None else None
-            made = plan(known, listing, moment, policy, complete=complete, present=present, moved=moved)
             versions = self._versions(server, version, now)
+            upgraded = None not in versions and versions[0] != versions[1]
+            made = plan(
+                known, listing, moment, policy, complete=complete, present=present, moved=moved, upgraded=upgraded
+            )
             batch = None
             if made.bulk or former is not None:
                 was = former[0] if former is not None else None

@@ -11,7 +11,7 @@ from fakes import HOUR, tool
 
 from roster.cards import FORMULA, card_from_tool, raw_json
 from roster.contracts import Severity
-from roster.drift import BULK_CARDS, News, Plan, Policy, Step, plan
+from roster.drift import News, Plan, Policy, Step, plan
 from roster.dwell import DWELL_S, UNSURE_S, Hold, Moment, Reason
 from roster.origins import EventKind, Known, Seen, former_server
 from roster.uptime import Uptime
@@ -329,22 +329,25 @@ def test_what_a_server_was_held_for_it_is_held_for_under_its_new_name() -> None:
 # ------------------------------------------------------------------------------------------------- bulk
 
 
-@pytest.mark.parametrize(("of", "changed", "bulk"), [(6, 3, True), (7, 3, False), (2, 2, False), (3, 3, True)])
-def test_most_of_a_server_at_once_is_one_event(of: int, changed: int, bulk: bool) -> None:
-    """At least half of it, and at least three cards."""
+@pytest.mark.parametrize(
+    ("of", "changed", "upgraded", "bulk"),
+    [(6, 3, True, True), (7, 3, True, False), (2, 2, True, False), (3, 3, True, True), (3, 3, False, False),
+     (9, 9, False, False), (20, 10, False, True), (21, 10, False, False)],
+)  # fmt: skip
+def test_most_of_a_server_at_once_is_one_event(of: int, changed: int, upgraded: bool, bulk: bool) -> None:
+    """At least half of it: at least three cards of another version, or ten of the same."""
     rows = [tool(f"t{n}", f"Does {n}") for n in range(of)]
     after = [{**row, "title": "new"} if n < changed else row for n, row in enumerate(rows)]
-    made = listed([known(row) for row in rows], after)
+    made = listed([known(row) for row in rows], after, upgraded=upgraded)
 
     assert (made.bulk, made.changed, made.there) == (bulk, changed, of)
-    assert BULK_CARDS == 3
 
 
 def test_a_flip_toward_danger_is_told_by_itself_in_an_upgrade() -> None:
     """It must not drown among three hundred new descriptions."""
     rows = [tool(f"t{n}", f"Does {n}") | READS for n in range(4)]
     after = [{**row, "description": "new"} for row in rows[:3]] + [tool("t3", "Does 3")]
-    made = listed([known(row) for row in rows], after)
+    made = listed([known(row) for row in rows], after, upgraded=True)
 
     assert made.bulk
     assert [step.sweeping for step in made.steps] == [True, True, True, False]

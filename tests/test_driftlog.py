@@ -105,11 +105,11 @@ def test_an_upgrade_is_one_event_with_both_versions(registry: Registry, clock: C
 
 def test_most_of_a_server_without_a_new_version_says_so(registry: Registry, clock: Clock) -> None:
     """That is the more suspicious of the two."""
-    for rows in (many(4), many(4, "better")):
+    for rows in (many(12), many(12, "better")):
         seen = sight(registry, clock, *rows, version="box 1.0")
 
     assert seen.batch is not None
-    assert seen.batch.told() == "cal changed 4 of 4 definitions at once, without a new version"
+    assert seen.batch.told() == "cal changed 12 of 12 definitions at once, without a new version"
     assert {reason for h in registry.holds.all() for reason in [h.reason]} == {Reason.DRIFT}
 
 

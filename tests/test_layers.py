@@ -21,8 +21,8 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits uptime
-cards failures errorlikeness ratings evidence dwell
-declared errortexts contracts
+cards failures errorlikeness ratings evidence adapter dwell
+declared errortexts weights contracts
 answers origins
 config drift
 briefs database
