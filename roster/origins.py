@@ -6,13 +6,34 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from roster.cards import Card, canonical
 from roster.contracts import body_print
 from roster.dwell import Hold
 
-__all__ = ["EventKind", "Known", "Origin", "Seen", "former_server", "origins_of"]
+__all__ = ["EventKind", "Known", "Once", "Origin", "Seen", "former_server", "origins_of"]
+
+
+T = TypeVar("T")
+
+
+class Once(Generic[T]):
+    """A value that is made when it is first asked for: of most rows nobody asks."""
+
+    __slots__ = ("_made", "_make")
+    _made: T
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+
+    def __call__(self) -> T:
+        """The value."""
+        try:
+            return self._made
+        except AttributeError:
+            self._made = self._make()
+            return self._made
 
 
 class EventKind(StrEnum):

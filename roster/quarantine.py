@@ -161,7 +161,9 @@ def _severity(members: Sequence[Logged]) -> Severity:
 def _batch_line(batch: Batch, members: Sequence[Logged]) -> Text:
     states = Counter(event.state for event in members)
     state = ", ".join(f"{count} {state.value}" for state, count in states.items())
-    remedy = f" (roster drift '{batch.server}__*', roster unquarantine --server {batch.server})" if members else ""
+    remedies = [f"roster drift '{batch.server}__*'"] if members else []
+    remedies += [f"roster unquarantine --server {batch.server}"] if states[State.HELD] else []
+    remedy = f" ({', '.join(remedies)})" if remedies else ""
     return _line(batch.at, _severity(members), state or "reported", f"{batch.told()}{remedy}")
 
 

@@ -7,7 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from roster.cards import FORMULA, Card, Kind, card_from_row, dense_text, lexical_text, raw_json, text_hash
 from roster.contracts import Severity
@@ -18,7 +18,7 @@ from roster.dwell import Hold, Moment, Reason
 from roster.errors import UnknownCardError
 from roster.history import History
 from roster.holds import HOLD_COLUMNS, Holds, hold_of
-from roster.origins import EventKind, Known, Seen, former_server
+from roster.origins import EventKind, Known, Once, Seen, former_server
 from roster.servernotes import ServerNotes
 from roster.sighting import Sighting
 from roster.uptime import Uptime
@@ -59,26 +59,6 @@ class Contract:
 
 _COLUMNS = "number, raw, fingerprint, text_hash, position, removed_at, held_reason, generation, server, kind"
 _KNOWN = f"number, id, name, raw, fingerprint, formula, text_hash, position, removed_at IS NOT NULL, {HOLD_COLUMNS}"
-
-
-T = TypeVar("T")
-
-
-class _Once(Generic[T]):
-    """A value that is made when it is first asked for: of most rows nobody asks."""
-
-    __slots__ = ("_made", "_make")
-    _made: T
-
-    def __init__(self, make: Callable[[], T]) -> None:
-        self._make = make
-
-    def __call__(self) -> T:
-        try:
-            return self._made
-        except AttributeError:
-            self._made = self._make()
-            return self._made
 
 
 class _Generation:
@@ -135,7 +115,7 @@ class Registry:
         """
         moment = Moment(now, uptime)
         listing = [
-            Seen(str(row["name"]), raw_json(row), position, _Once(partial(card_from_row, kind, server, row)))
+            Seen(str(row["name"]), raw_json(row), position, Once(partial(card_from_row, kind, server, row)))
             for position, row in enumerate(rows)
         ]
         with atomic(self._db):
@@ -399,7 +379,7 @@ class Registry:
 def _known(row: tuple[Any, ...]) -> Known:
     number, id_, name, raw, print_, formula, hash_, position, removed, *hold = row
     return Known(number, id_, name, raw, print_, formula, hash_, position, bool(removed), hold_of(hold),
-                 _Once(partial(json.loads, raw)))  # fmt: skip
+                 Once(partial(json.loads, raw)))  # fmt: skip
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:

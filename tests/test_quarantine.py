@@ -12,13 +12,14 @@ from typing import Any
 
 import anyio
 import pytest
-from fakes import Run, WordEncoder, tool
+from fakes import HOUR, Clock, Run, WordEncoder, tool
 from mcp import Client
 from scripted_backend import Scripted, raw, running
 
+from roster.app import open_roster
 from roster.cards import card_from_tool, dense_text
 from roster.catalogue import Catalogue
-from roster.config import Home, Mode
+from roster.config import Home, Mode, load_config
 from roster.dense import drop_index, read_manifest
 from roster.dwell import Reason
 from roster.server import RosterServer
@@ -252,6 +253,23 @@ def test_the_log_and_status_name_what_calls_are_refused(
     assert [record.message for record in caplog.records].count(
         '"quarantine": "call" refuses calls in five mode only: transparent mode lists and calls every tool'
     ) == 1
+
+
+def test_a_clock_set_forward_lets_nothing_in(run: Run, home: Home, cal: Scripted) -> None:
+    """Weeks by the time of day, while the machine was up for a moment: the card is as held as before."""
+
+    async def look(clock: Clock) -> list[str]:
+        with open_roster(load_config(home), home, clock=clock) as roster:
+            async with roster.running():
+                await roster.pool.settled()
+            return [held.id for held in roster.writer.registry.holds.all()]
+
+    clock = Clock()
+    anyio.run(look, clock)
+    cal.says(rows=[ROW | {"title": "x"}, LIST])
+    for _ in range(5):
+        assert anyio.run(look, clock) == [ID]
+        clock.advance(7 * 24 * HOUR)
 
 
 # ------------------------------------------------------------------------------------- refused calls
