@@ -16,7 +16,7 @@ import numpy as np
 
 from roster.cards import CARD_TEXT_VERSION
 from roster.database import generation
-from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
+from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, read_manifest, save_index
 from roster.encoder import Encoder
 from roster.history import History, Tally
 from roster.lexical import lexical_hits
@@ -213,7 +213,10 @@ class Catalogue:
             if self.encoder is None or self.dense is None:
                 return False
             manifest = self._manifest(self.encoder)
-            if manifest.corpus == self._saved or manifest.count != len(self.dense):
+            if manifest.count != len(self.dense):
+                return False
+            # A sighting takes an index off the disk when a definition changed, even if its rows are the same.
+            if manifest.corpus == self._saved and read_manifest(folder) is not None:
                 return False
             save_index(folder, self.dense, manifest)
             self._saved = manifest.corpus

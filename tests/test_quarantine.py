@@ -204,6 +204,21 @@ def test_an_upgraded_server_is_one_line_and_accepted_as_one(run: Run, home: Home
     assert len(batch["members"]) == 59
 
 
+def test_a_server_under_another_name_is_reported(run: Run, home: Home, cal: Scripted) -> None:
+    """Once; what it was held for it is still held for, and its records stay with the old ids."""
+    run("reindex")
+    cal.says(rows=[with_("annotations/readOnlyHint", False), LIST])
+    run("reindex")
+    configure(home, agenda=cal)
+    assert run("reindex", "--json").json()["added"] == 2
+    assert run("status", "--json").json()["quarantined"] == ["agenda__add"]
+    assert "the server cal is called agenda now" in run("drift").out
+    held = run("drift", "agenda__add", "--json").json()["events"][0]
+    assert (held["kind"], held["was"], held["state"]) == ("renamed", ID, "held")
+    run("reindex")
+    assert run("drift").out.count("is called") == 1
+
+
 # ---------------------------------------------------------------------------------------- unquarantine
 
 
@@ -367,6 +382,15 @@ def test_the_sighting_itself_takes_the_index_file_off_the_disk(
     catalogue.attach(WordEncoder(), home.index)
     assert catalogue.dense is not None
     assert len(catalogue.dense) == 1  # from what is stored; nothing is embedded again
+
+
+def test_a_change_that_moves_no_vector_leaves_the_index_saved(run: Run, home: Home, cal: Scripted) -> None:
+    """With quarantine off a new schema has the old text: the file goes at the sighting and is there again after it."""
+    configure(home, {"quarantine": "off"}, cal=cal)
+    run("reindex")
+    cal.says(rows=[with_("inputSchema/required", []), LIST])
+    assert run("reindex", "--json").json()["changed"] == 1
+    assert (read_manifest(home.index) or {})["count"] == 2
 
 
 def test_an_index_that_is_not_there_can_be_dropped(home: Home) -> None:
