@@ -135,9 +135,9 @@ def drift(
     as_json: AsJson = False,
 ) -> None:
     """What changed in the definitions of tools and skills, newest first; with an id how it changed."""
-    from roster import quarantine
+    from roster import driftreport
 
-    quarantine.drift(id_, everything=everything, out=_print_json if as_json else None)
+    driftreport.drift(id_, everything=everything, out=_print_json if as_json else None)
 
 
 @app.command()

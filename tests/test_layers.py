@@ -39,7 +39,7 @@ call
 app
 server explain diffs
 serve quarantine records demo evaluation
-commands
+commands driftreport
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
