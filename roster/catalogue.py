@@ -16,11 +16,12 @@ import numpy as np
 
 from roster.cards import CARD_TEXT_VERSION
 from roster.database import generation
-from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
+from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, read_manifest, save_index
 from roster.encoder import Encoder
 from roster.history import History, Tally
 from roster.lexical import lexical_hits
-from roster.registry import Entry, Registry, ServerNote
+from roster.registry import Entry, Registry
+from roster.servernotes import ServerNote
 from roster.vectors import Vectors
 from roster.words import fold, squashed
 
@@ -140,7 +141,7 @@ class Catalogue:
     def servers(self) -> dict[str, ServerNote]:
         """The last note of every backend, read past whoever is writing."""
         with self._lock:
-            return self._registry.servers()
+            return self._registry.servers.all()
 
     # -------------------------------------------------------------------------------------------- vectors
 
@@ -196,7 +197,7 @@ class Catalogue:
         chosen = list(self._draftable if numbers is None else numbers)
         entries = [self._draftable[number] for number in chosen if number in self._draftable]
         hashes = None if numbers is None else {entry.text_hash for entry in entries}
-        stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+        stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
         there = [entry for entry in entries if entry.text_hash in stored]
         self.dense.drop(chosen)
         if there:
@@ -212,7 +213,10 @@ class Catalogue:
             if self.encoder is None or self.dense is None:
                 return False
             manifest = self._manifest(self.encoder)
-            if manifest.corpus == self._saved or manifest.count != len(self.dense):
+            if manifest.count != len(self.dense):
+                return False
+            # A sighting takes an index off the disk when a definition changed, even if its rows are the same.
+            if manifest.corpus == self._saved and read_manifest(folder) is not None:
                 return False
             save_index(folder, self.dense, manifest)
             self._saved = manifest.corpus

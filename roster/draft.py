@@ -184,7 +184,7 @@ def draft(
     if learner is not None:
         asked = {*meant.served, *(scored.number for scored in rank(blended, ASKED))}
         learned = learner.ask(meant.vector, asked, [scored.number for scored in blended])
-        blended = with_learning(blended, learned.evidence, learned.weights, learned.ratings)
+        blended = with_learning(blended, learned.evidence, learned.weights, learned.ratings, learned.adapted)
     blended = spread(blended, meant.steps, MAX_K, steps_share(words))
     running = tuple((entries[scored.number].card, scored) for scored in rank(blended, CANDIDATES))
     best, shared = max(meant.similarities.values(), default=1.0), max(bm25.values(), default=0.0)

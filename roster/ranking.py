@@ -8,7 +8,8 @@ from enum import StrEnum
 
 import numpy as np
 
-from roster.evidence import Evidence, Weights, boost
+from roster.evidence import Evidence
+from roster.weights import Weights, boost
 
 __all__ = [
     "ALIKE",
@@ -81,6 +82,7 @@ class Scored:
     base: float = 0.0
     learned: Evidence | None = None
     boost: float = 0.0
+    adapted: float = 0.0
     rating: float = 0.0
 
 
@@ -154,16 +156,37 @@ def with_learning(
     learned: Mapping[int, Evidence],
     weights: Weights,
     ratings: Mapping[int, float],
+    adapted: Mapping[int, float],
 ) -> list[Scored]:
-    """The candidates with what past outcomes add: evidence for this need, and the card's record as a whole."""
+    """The candidates with what past outcomes add: evidence for this need, how much nearer it is to the card as this
+    home means it, and the card's record as a whole."""
     out = []
     for scored in candidates:
         found, record = learned.get(scored.number), ratings.get(scored.number, 0.0)
-        if found is None and not record:
+        moved = weights.adapter * adapted.get(scored.number, 0.0)
+        if found is None and not record and not moved:
             out.append(scored)
             continue
         gain = boost(scored.base, found, weights) if found is not None else 0.0
-        out.append(replace(scored, score=scored.base + gain + record, learned=found, boost=gain, rating=record))
+        out.append(
+            # Not `replace`: that is half of what learning would cost a draft.
+            Scored(
+                scored.number,
+                scored.base + gain + moved + record,
+                scored.similarity,
+                scored.bm25,
+                scored.dense,
+                scored.lexical,
+                scored.step,
+                scored.named,
+                scored.covered,
+                scored.base,
+                found,
+                gain,
+                moved,
+                record,
+            )
+        )
     return out
 
 

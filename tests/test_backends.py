@@ -92,7 +92,7 @@ async def test_what_can_be_read_of_a_listing_is_used_and_the_rest_is_named(
 
     async with running(home, {"box": server.entry()}) as roster:
         assert names(roster, "box") == listed.split()
-        note = roster.writer.registry.servers()["box"]
+        note = roster.writer.registry.servers.all()["box"]
         assert (roster.pool["box"].state, roster.pool["box"].error) == (State.READY, None)
         assert (note.tools, "|".join(note.rejected)) == (len(listed.split()), rejected)
         if "same" in listed:
@@ -143,7 +143,7 @@ async def test_an_optional_key_that_breaks_the_protocol_costs_itself_alone(
     async with running(home, {"box": server.entry()}) as roster:
         assert row_of(roster, "box__odd") == row
         assert (await roster.pool["box"].call("odd", {})).result is not None
-        assert roster.writer.registry.servers()["box"].rejected == ()
+        assert roster.writer.registry.servers.all()["box"].rejected == ()
     assert [key for key in without.split() if f"{key} was left out" not in caplog.text] == []
 
 

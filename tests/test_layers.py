@@ -20,13 +20,15 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-words vectors outcomes jsonc terminal arguments waits
-cards failures errorlikeness ratings evidence
-declared errortexts
-answers
-config
+words vectors outcomes jsonc terminal arguments waits uptime
+cards failures errorlikeness ratings evidence adapter dwell
+declared errortexts weights contracts
+answers origins
+config drift
 briefs database
-registry history lexical encoder dense
+history lexical encoder dense vectorstore servernotes driftlog holds
+sighting
+registry
 ranking alternates
 backends rawanswers
 catalogue forwarding
@@ -36,8 +38,9 @@ welcome
 recorder
 call
 app
-server explain
-serve commands records demo evaluation
+server explain diffs
+serve quarantine records demo evaluation
+commands driftreport
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}

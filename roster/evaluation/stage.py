@@ -237,7 +237,7 @@ class Stage:
         moved: list[int] = []
         before: list[Vectors] = []
         after: list[Vectors] = []
-        known = self._writer.registry.vectors(self.encoder.fingerprint)
+        known = self._writer.registry.vectors.of(self.encoder.fingerprint)
         entries = self.entries()
         for card, needs in gained.items():
             if len(needs) < ENOUGH:
