@@ -31,6 +31,7 @@ from faithful.wire import Side, connected, free_port, listening, roster, straigh
 
 ODD_SERVER = Path(__file__).resolve().parent / "faithful" / "odd_server.py"
 FEATURE_LIMIT_S = 90.0
+FAILED = '"failed: '
 COLUMNS = {
     "transparent, 2025-11-25": {"mode": "transparent", "newer": False},
     "transparent, 2026-07-28": {"mode": "transparent", "newer": True},
@@ -56,7 +57,7 @@ async def look(side: Side, feature: Feature) -> list[Seen]:
         with anyio.fail_after(FEATURE_LIMIT_S):
             found = await feature(side)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is what this side shows
-        found = f"failed: {type(error).__name__}: {error}"
+        found = f"{FAILED[1:]}{type(error).__name__}: {error}"
     rows = (
         {title.format(name): value for name, value in found.items()}
         if "{}" in title and isinstance(found, dict)
@@ -93,7 +94,9 @@ async def compared(
 def _note(rows: list[dict[str, Any]], column: str, base: Seen | None, seen: Seen) -> None:
     for row in rows:
         if row["row"] == seen.row and base is not None:
-            if base.value == seen.value:
+            if base.shown.startswith(FAILED):
+                row["columns"][column] = {"is": "differs", "why": "", "through": "there was nothing to compare with"}
+            elif base.value == seen.value:
                 row["columns"][column] = {"is": "full"}
             else:
                 kind, why = report.explained(seen.row, column)

@@ -209,7 +209,7 @@ async def unknown_tool(side: Side) -> Any:
 
 async def ping(side: Side) -> Any:
     """ping"""
-    return {} if side.newer else await side.attempt("ping")
+    return "not in this era" if side.newer else await side.attempt("ping")
 
 
 FEATURES = (

@@ -1,6 +1,7 @@
 """MCP clients of the user's servers. With `server`, the only place that knows protocol types."""
 
-from roster.backends.backend import Answer, Backend, Peer, State
+from roster.backends.backend import Backend, Peer, State
+from roster.backends.exchange import Answer
 from roster.backends.flights import Requester, requester
 from roster.backends.link import Link
 from roster.backends.pool import Pool

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -19,18 +18,15 @@ from typing import Any, Protocol
 import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
 
-from roster.answers import seconds_of
+from roster.backends.exchange import Answer, exchange
 from roster.backends.flights import Flights
 from roster.backends.link import Link, Progress, open_link
 from roster.backends.transports import (
     CONNECTION_CLOSED,
     ErrorKind,
-    HttpRefusal,
     error_kind,
     first_leaf,
-    http_refusal,
     log_file,
     open_transport,
     remedy,
@@ -38,7 +34,7 @@ from roster.backends.transports import (
 from roster.backends.wire import Listing, Rows, list_rows, list_tools
 from roster.config import ServerSpec, Transport
 from roster.errors import VariableError
-from roster.outcomes import CallReport, Cause
+from roster.outcomes import Cause
 
 __all__ = ["Answer", "Backend", "Peer", "State", "Switchboard"]
 
@@ -46,11 +42,9 @@ log = logging.getLogger(__name__)
 
 BACKOFF_S = (1.0, 60.0)
 RELIST_PAUSE_S = 0.2
-LOSS_PAUSE_S = 0.2
 HELD_S = 60.0
 PLACE_WAIT_S = 3.0
 OWED_PAUSE_S = 30.0
-INVALID_REQUEST = -32600
 MAX_ROUNDS = 10
 
 
@@ -62,15 +56,6 @@ class State(StrEnum):
     FAILED = "failed"  # will be tried again
     MISCONFIGURED = "misconfigured"  # a person must mend the config
     STOPPED = "stopped"
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A finished call: the backend's own result, or its own error, or neither when it never gave one."""
-
-    report: CallReport
-    result: dict[str, Any] | None = None
-    error: types.ErrorData | None = None
 
 
 ListingSink = Callable[["Backend", Listing], Awaitable[bool]]
@@ -357,57 +342,23 @@ class Backend:
 
         Cancelling this cancels it at the backend. limit_s: how long it may stay silent; by default, as configured.
         """
-        begun = anyio.current_time()
-        refusal = HttpRefusal()
-
-        def report(cause: Cause, code: int | None = None, error: BaseException | None = None) -> CallReport:
-            name = type(error).__name__ if error is not None else None
-            elapsed_ms = (anyio.current_time() - begun) * 1000
-            wait_s = seconds_of(refusal.retry_after, time.time()) if refusal.retry_after else None
-            return CallReport(cause, elapsed_ms, code, name, refusal.status, retry_after_s=wait_s)
-
-        for attempt in (1, 2):
-            link = await self._usable()
-            if link is None:
-                return Answer(report(Cause.UNREACHABLE))
-            try:
-                with http_refusal() as refusal:
-                    result = await self._answered(link, method, params, limit_s, on_progress)
-            except TimeoutError as error:
-                return Answer(report(Cause.TIMEOUT, error=error))
-            except MCPError as error:
-                if self._session_gone(error):
-                    # The server said it does not know this session, so it did not read the call: once more is safe.
-                    link.close()
-                    if attempt == 1:
-                        self._link = None
-                        continue
-                    return Answer(report(Cause.UNREACHABLE, error.code))
-                if error.code == CONNECTION_CLOSED and await self._lost(link, error):
-                    return Answer(report(Cause.DISCONNECTED, error.code))
-                return Answer(report(Cause.RPC_ERROR, error.code), error=error.error)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, OSError) as error:
-                return Answer(report(Cause.DISCONNECTED, error=error))
-            except ValidationError as error:
-                return Answer(report(Cause.MALFORMED, error=error))
-            return Answer(report(Cause.ANSWERED), result=result)
-        raise AssertionError("unreachable")
-
-    async def _answered(
-        self, link: Link, method: str, params: Mapping[str, Any], limit_s: float | None, on_progress: Progress | None
-    ) -> dict[str, Any]:
-        """The raw result; a backend of the newer era that wants to know something first is told what a client says."""
         limit_s = limit_s or self.spec.call_timeout_s
-        for _ in range(MAX_ROUNDS):
-            result = await link.request(method, params, limit_s, on_progress)
-            peer = self._switchboard.peer
-            if result.get("resultType") != "input_required" or peer is None:
-                return result
-            told = await peer.fulfil(self, result)
-            if told is None:
-                return result
-            params = {**params, **told}
-        raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
+
+        async def send(link: Link) -> dict[str, Any]:
+            """The raw result; a backend that wants to know something first, as newer ones do, is told by a client."""
+            sent = params
+            for _ in range(MAX_ROUNDS):
+                result = await link.request(method, sent, limit_s, on_progress)
+                peer = self._switchboard.peer
+                if result.get("resultType") != "input_required" or peer is None:
+                    return result
+                told = await peer.fulfil(self, result)
+                if told is None:
+                    return result
+                sent = {**params, **told}
+            raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
+
+        return await exchange(self._usable, send, remote=self.spec.transport is not Transport.STDIO)
 
     async def rows(self, method: str, key: str) -> Rows | None:
         """Every page of a list method; None when there is no connection, or it could not be had."""
@@ -447,14 +398,3 @@ class Backend:
 
     def _live(self) -> bool:
         return self._link is not None and not self._link.closed
-
-    def _session_gone(self, error: MCPError) -> bool:
-        remote = self.spec.transport is not Transport.STDIO
-        return remote and error.code == INVALID_REQUEST and "session" in error.message.lower()
-
-    async def _lost(self, link: Link, error: MCPError) -> bool:
-        """Whether -32000 is the SDK's "connection closed" and not a server's own use of that code."""
-        # The calls in flight hear of the end a moment before the connection's own end is known.
-        if await link.ended(LOSS_PAUSE_S if self.spec.transport is Transport.STDIO else 0):
-            return True
-        return self.spec.transport is not Transport.STDIO and "reconnection attempts" in error.message
