@@ -162,7 +162,7 @@ class RosterServer:
                     await self.forwarder.ready(connection)
                     return result
                 if voice.modern and voice.log_level:
-                    await self.forwarder.want_level(voice.log_level)
+                    await self.forwarder.levels.at_least(voice.log_level)
                 if voice.modern and ctx.method in HOLDING:
                     group = ctx.lifespan_context.group
                     assert group is not None

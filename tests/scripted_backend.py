@@ -22,7 +22,7 @@ The script's keys:
   arguments on stdout as no message, then echoes).
 
 - `capabilities`: what `initialize` announces. `answers`: what other methods answer, by `METHOD NAME-OR-URI` or by
-  `METHOD`: {"result": ...} or {"error": ...}, as it is. What is asked is written down as the event `request`.
+  `METHOD`: {"result": ...} or {"error": ...}, as it is, or "silence". What is asked is the event `request`.
 - `tools` can also: "ask" (sends the client the requests in `asks`, one after the other, and answers with what came
   back), "tell" (sends the notifications in `notes`, then echoes).
 - `modern`: true for a server of the newer era, which knows no handshake. There a tool can "input" (answers with
@@ -271,7 +271,9 @@ class Server:
                 self.note("request", method=method, params=params)
                 answers, named = self.script.get("answers", {}), params.get("uri") or params.get("name")
                 unknown = {"error": {"code": -32601, "message": f"Method not found: {method}"}}
-                self._send(id=id_, **(answers.get(f"{method} {named}") or answers.get(method) or unknown))
+                answer = answers.get(f"{method} {named}") or answers.get(method) or unknown
+                if answer != "silence":
+                    self._send(id=id_, **answer)
 
     def _ask_all(self, asks: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Send these requests to the client, one after the other, and what it answers."""

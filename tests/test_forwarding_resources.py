@@ -275,6 +275,40 @@ async def test_a_server_that_comes_late_is_announced(
         assert len((await client.request("resources/list"))["resources"]) == 1
 
 
+async def test_a_server_that_comes_back_with_another_list_is_announced(home: Home, tmp_path: Path) -> None:
+    """One that comes back with the same list is nobody's news."""
+    changed = "notifications/resources/list_changed"
+    dies = {"rows": [tool("die")], "tools": {"die": {"do": "exit"}}}
+    one = Scripted(tmp_path, "one", capabilities=FULL, answers=listed("a:1"), announce=[], **dies)
+
+    async with running(home, {"one": one.entry()}) as roster, connected(server_of(roster)) as client:
+        await client.request("resources/list")
+        await client.request("tools/call", name="one__die")
+        await until(lambda: len([event for event in one.events("request") if event["method"] == "resources/list"]) == 2)
+        one.says(answers=listed("a:1", "a:2"))
+        await client.request("tools/call", name="one__die")
+        await client.hears(changed)
+        assert len((await client.request("resources/list"))["resources"]) == 2
+    assert len(client.heard(changed)) == 1
+
+
+async def test_a_server_that_does_not_answer_for_its_list_holds_up_nobody(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The others are listed, and of that one what it listed before."""
+    monkeypatch.setattr("roster.forwarding.listings.LIST_LIMIT_S", 0.2)
+    hung = Scripted(tmp_path, "hung", capabilities=FULL, answers=listed("h:1"), announce=[])
+    quick = Scripted(tmp_path, "quick", capabilities=FULL, answers=listed("q:1"))
+
+    async with (
+        running(home, {"hung": hung.entry(), "quick": quick.entry()}) as roster,
+        connected(server_of(roster)) as client,
+    ):
+        await client.request("resources/list")
+        hung.says(answers={"resources/list": "silence"})
+        assert [row["uri"] for row in (await client.request("resources/list"))["resources"]] == ["h:1", "q:1"]
+
+
 # ------------------------------------------------------------------------------------------------- URIs
 
 

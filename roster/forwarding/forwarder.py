@@ -98,11 +98,7 @@ class Forwarder:
     async def set_level(self, client: Client, level: str) -> None:
         """A client of the older era wants log messages from this level up."""
         client.log_level = level
-        await self.want_level(None)
-
-    async def want_level(self, level: str | None) -> None:
-        """Have the backends log as much as any client wants, and as this one request wants."""
-        await self.levels.settle([*(client.log_level for client in self._clients), level])
+        await self.levels.settle(one.log_level for one in self._clients)
 
     # ---------------------------------------------------------------------------------------- subscriptions
 
@@ -138,7 +134,7 @@ class Forwarder:
         await self.levels.apply(backend)
         await self.subscriptions.connected(backend.name)
         for listings in (self.resources.listed, self.resources.templates, self.prompts.listed):
-            if backend.name in listings.missed and listings.kind.offer in (backend.offers or ()):
+            if await listings.changed_at(backend):
                 await self._changed(backend, listings.kind.offer)
 
     async def asked(self, backend: Backend, method: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 LISTING_VERSION = "2025-11-25"
 START_PATIENCE_S = 5.0
+LIST_LIMIT_S = 10.0
+"""A server that does not answer for its list is not waited for longer; what it listed before is shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +96,23 @@ class Listings:
         if self.kind.offer not in backend.link.offers:
             self._rows.pop(name, None)
             return
-        found = await backend.rows(self.kind.method, self.kind.key)
+        found = None
+        with anyio.move_on_after(LIST_LIMIT_S):
+            found = await backend.rows(self.kind.method, self.kind.key)
         if found is not None:
             self._rows[name] = [row for one in found.rows if (row := self._usable(name, one)) is not None]
+        else:
+            self._rows.setdefault(name, [])  # what it listed before, if it did
+
+    async def changed_at(self, backend: Backend) -> bool:
+        """Whether a backend that is connected again has another list than the one that was given out."""
+        if backend.name in self.missed:
+            return self.kind.offer in (backend.offers or ())
+        if backend.name not in self._rows:
+            return False
+        before = self._rows[backend.name]
+        await self._one(backend.name, backend)
+        return self._rows.get(backend.name, []) != before
 
     def _usable(self, server: str, row: Any) -> dict[str, Any] | None:
         """A row as it came if every client can read it: one bad row would cost a strict client the whole list."""

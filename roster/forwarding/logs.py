@@ -44,9 +44,16 @@ class Levels:
     async def settle(self, wanted: Iterable[str | None]) -> None:
         """Tell the backends if what is wanted in all has changed."""
         chosen = min((level for level in wanted if level in LEVELS), key=LEVELS.index, default=None)
-        if chosen is None or chosen == self._set:
-            return
-        self._set = chosen
+        if chosen is not None and chosen != self._set:
+            await self._tell(chosen)
+
+    async def at_least(self, level: str) -> None:
+        """Have the backends log from `level` up if they log less; for one request they are not told to log less."""
+        if level in LEVELS and (self._set is None or LEVELS.index(level) < LEVELS.index(self._set)):
+            await self._tell(level)
+
+    async def _tell(self, level: str) -> None:
+        self._set = level
         async with anyio.create_task_group() as group:
             for backend in self._backends.values():
                 group.start_soon(self.apply, backend)
