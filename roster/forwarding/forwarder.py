@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import anyio
@@ -161,16 +161,13 @@ class Forwarder:
             case "notifications/elicitation/complete":
                 client = self.asking.elicited(params.get("elicitationId"))
                 if client is not None:
-                    await _within(client.tell(method, params))
+                    await _tell([client], method, params)
             case "notifications/tasks/status" if isinstance(id_ := params.get("taskId"), str):
-                for one in list(self._clients):
-                    if one.tasks[id_] == backend.name:
-                        await _within(one.tell(method, params))
+                await _tell([one for one in self._clients if one.tasks[id_] == backend.name], method, params)
             case "notifications/subscriptions/acknowledged" | "notifications/resources/updated":
                 pass
             case _:
-                for who in self._concerned(backend):
-                    await _within(who.tell(method, params))
+                await _tell(self._concerned(backend), method, params)
 
     def _concerned(self, backend: Backend) -> list[Client | Voice]:
         """Whose requests this backend is working on; every client when it works on none."""
@@ -181,18 +178,19 @@ class Forwarder:
         return [*under_way] or [client for client in self._clients if client.ready and client.sees(backend.name)]
 
     async def _log(self, backend: Backend, params: Mapping[str, Any]) -> None:
-        message = prefixed(backend.name, params)
-        for who in self._concerned(backend):
-            # In the older era a client that set no level gets what the server thinks fit; in the newer one, nothing.
-            modern = isinstance(who, Voice) and who.modern
-            if wants(who.log_level, params.get("level"), unset=not modern):
-                await _within(who.tell("notifications/message", message))
+        # In the older era a client that set no level gets what the server thinks fit; in the newer one, nothing.
+        curious = [
+            who
+            for who in self._concerned(backend)
+            if wants(who.log_level, params.get("level"), unset=not (isinstance(who, Voice) and who.modern))
+        ]
+        await _tell(curious, "notifications/message", prefixed(backend.name, params))
 
     async def _updated(self, backend: Backend, uri: str, params: Mapping[str, Any]) -> None:
         meta = {key: value for key, value in params.items() if key not in ("uri", "_meta")}
         for subscriber, own in self.subscriptions.following(backend.name, uri):
             if isinstance(subscriber, Client):
-                await _within(subscriber.tell("notifications/resources/updated", {**meta, "uri": own}))
+                await _tell([subscriber], "notifications/resources/updated", {**meta, "uri": own})
             else:
                 await self._bus.publish(ResourceUpdated(uri=own))
 
@@ -209,16 +207,20 @@ class Forwarder:
         finally:
             servers = self._due.pop(offer)
         method, event = _CHANGED[offer]
-        for client in list(self._clients):
-            if client.ready and any(map(client.sees, servers)):
-                await _within(client.tell(method))
+        await _tell([one for one in self._clients if one.ready and any(map(one.sees, servers))], method)
         await self._bus.publish(event)
 
 
-async def _within(telling: Awaitable[None]) -> None:
-    """Let a client be told something; one that does not read, or has gone, must not hold up the others."""
-    with anyio.move_on_after(TELL_LIMIT_S):
-        try:
-            await telling
-        except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError) as error:
-            log.debug("a client could not be told (%s)", type(error).__name__)
+async def _tell(whom: Iterable[Client | Voice], method: str, params: Mapping[str, Any] | None = None) -> None:
+    """Tell each of them; one that does not read, or has gone, holds up neither the others nor the backend for long."""
+
+    async def tell(who: Client | Voice) -> None:
+        with anyio.move_on_after(TELL_LIMIT_S):
+            try:
+                await who.tell(method, params)
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError) as error:
+                log.debug("a client could not be told (%s)", type(error).__name__)
+
+    async with anyio.create_task_group() as group:
+        for who in whom:
+            group.start_soon(tell, who)
