@@ -35,7 +35,7 @@ from roster.config import Mode
 from roster.draft import Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, HeldCardError, RosterError
 from roster.failures import PLATFORM, FailureKind
-from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, announced
+from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, announced, voice_of
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
 from roster.rawanswers import answer_raw, as_dict, raw_answers
@@ -350,7 +350,7 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
-        voice = Voice(self._connection_of(ctx), ctx)
+        voice = voice_of(ctx)
         called = await self.roster.caller.call(
             card,
             arguments,

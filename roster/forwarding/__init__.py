@@ -3,7 +3,7 @@
 from roster.forwarding.bridge import HOLDING
 from roster.forwarding.clients import Client, Voice
 from roster.forwarding.forwarder import Forwarder
-from roster.forwarding.handlers import Handlers
+from roster.forwarding.handlers import Handlers, voice_of
 from roster.forwarding.offers import announced
 
-__all__ = ["HOLDING", "Client", "Forwarder", "Handlers", "Voice", "announced"]
+__all__ = ["HOLDING", "Client", "Forwarder", "Handlers", "Voice", "announced", "voice_of"]

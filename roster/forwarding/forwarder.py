@@ -127,6 +127,10 @@ class Forwarder:
         finally:
             self.subscriptions.release(stream)
 
+    def close_streams(self) -> None:
+        """End every stream of the newer era, so that its client knows that it was meant."""
+        self._listen.close()
+
     # ----------------------------------------------------------------------------------- what backends do
 
     async def connected(self, backend: Backend) -> None:

@@ -18,7 +18,7 @@ from roster.forwarding.forwarder import Forwarder
 from roster.forwarding.refusals import result_of
 from roster.rawanswers import answer_raw
 
-__all__ = ["Handlers"]
+__all__ = ["Handlers", "voice_of"]
 
 Context = ServerRequestContext[Any, Any]
 
