@@ -65,8 +65,8 @@ async def failing(side: Side) -> Any:
 async def progress(side: Side) -> Any:
     """progress: the caller's own token"""
     meta = {"progressToken": "mine"}
-    await side.call("trigger-long-running-operation", {"duration": 0.4, "steps": 4}, meta=meta)
-    return await side.hears("notifications/progress", 4)
+    result = await side.call("trigger-long-running-operation", {"duration": 0.4, "steps": 4}, meta=meta)
+    return [await side.hears("notifications/progress", 4), result]
 
 
 async def cancellation(side: Side) -> Any:
