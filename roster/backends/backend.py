@@ -10,10 +10,10 @@ import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import anyio
 import mcp_types as types
@@ -22,6 +22,7 @@ from mcp.shared.exceptions import MCPError
 from roster.backends.exchange import Answer, exchange
 from roster.backends.flights import Flights
 from roster.backends.link import Link, Progress, open_link
+from roster.backends.switchboard import Switchboard
 from roster.backends.transports import (
     CONNECTION_CLOSED,
     ErrorKind,
@@ -36,7 +37,7 @@ from roster.config import ServerSpec, Transport
 from roster.errors import VariableError
 from roster.outcomes import Cause
 
-__all__ = ["Answer", "Backend", "Peer", "State", "Switchboard"]
+__all__ = ["Answer", "Backend", "State"]
 
 log = logging.getLogger(__name__)
 
@@ -61,29 +62,6 @@ class State(StrEnum):
 ListingSink = Callable[["Backend", Listing], Awaitable[bool]]
 """Takes a listing in; False when it could not and should be told again later."""
 StateSink = Callable[["Backend"], Awaitable[None]]
-
-
-class Peer(Protocol):
-    """What stands on the other side of the backends: whoever serves the clients."""
-
-    async def connected(self, backend: Backend) -> None:
-        """A backend's connection is open. Cancelled when it ends."""
-
-    async def asked(self, backend: Backend, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
-        """The answer to what a backend asks of the client. Raises MCPError."""
-
-    async def fulfil(self, backend: Backend, result: Mapping[str, Any]) -> dict[str, Any] | None:
-        """What to tell a backend that answered with a question; None to hand the question on. Raises MCPError."""
-
-    async def noted(self, backend: Backend, method: str, params: Mapping[str, Any]) -> None:
-        """A backend announces something."""
-
-
-@dataclass(slots=True)
-class Switchboard:
-    """Connects every backend of a pool with whoever serves the clients, once there is one."""
-
-    peer: Peer | None = None
 
 
 class Backend:
@@ -215,7 +193,10 @@ class Backend:
 
     async def _connect_peer(self) -> None:
         if self._switchboard.peer is not None:
-            await self._switchboard.peer.connected(self)
+            try:
+                await self._switchboard.peer.connected(self)
+            except Exception as error:  # noqa: BLE001 - the end of a task; the connection itself is sound
+                log.warning("%s: what clients want of it could not be told (%s)", self.name, type(error).__name__)
 
     async def _stay(self, link: Link) -> None:
         """Wait for a stop, a loss, or a changed list, which is read again after a short pause."""

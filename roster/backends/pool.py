@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import to_thread
 
-from roster.backends.backend import Backend, ListingSink, StateSink, Switchboard
+from roster.backends.backend import Backend, ListingSink, StateSink
+from roster.backends.switchboard import Switchboard
 from roster.backends.transports import cut_logs
 from roster.config import Config, Home
 
