@@ -235,7 +235,13 @@ def clear_history(
 
 
 token = typer.Typer(help="Bearer tokens for `roster serve --http`, and the servers that each of them sees.")
-app.add_typer(token, name="token", no_args_is_help=True)
+app.add_typer(token, name="token", invoke_without_command=True)
+
+
+@token.callback()
+def _token(ctx: typer.Context, as_json: AsJson = False) -> None:
+    if ctx.invoked_subcommand is None:
+        list_tokens(as_json=as_json)
 
 
 @token.command("add")

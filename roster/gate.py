@@ -178,7 +178,6 @@ class Gate:
         too_large = _refusal(
             413,
             f'the request is larger than {limit:,} bytes: raise "max_body_bytes" in the "http" block of roster.json',
-            {"Connection": "close"},
         )
         said = headers.get("content-length", "")
         if said.isdecimal() and int(said[:20]) > limit:

@@ -143,11 +143,14 @@ class Visitors:
 
     def connection(self, visitor: tuple[str, ...], now: float) -> Connection:
         """This visitor's connection. now: seconds, of any clock that only goes forward."""
-        _, connection = self._seen.pop(visitor, (now, None))
         oldest = now - self._idle_s
-        while self._seen and (len(self._seen) >= self._limit or next(iter(self._seen.values()))[0] < oldest):
+        while self._seen and next(iter(self._seen.values()))[0] < oldest:
             self._seen.popitem(last=False)
-        connection = connection or Connection()
+        _, connection = self._seen.pop(visitor, (now, None))
+        if connection is None:
+            connection = Connection()
+            if len(self._seen) >= self._limit:
+                self._seen.popitem(last=False)
         self._seen[visitor] = now, connection
         return connection
 
