@@ -117,6 +117,12 @@ class Gate:
                 await refusal(scope, receive, reply.send)
             else:
                 await self._pass(scope, headers, refusal, reply)
+        except ConnectionError:
+            raise  # the client's affair
+        except Exception as error:
+            # The web server would say it with all that the error was about.
+            log.warning("a request could not be served (%s)", type(error).__name__)
+            raise
         finally:
             if log.isEnabledFor(logging.DEBUG):
                 token, path = token_of(scope), scope["path"]

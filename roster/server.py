@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
@@ -48,6 +48,8 @@ log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
 NOTIFY_LIMIT_S = 2.0
+UNSENT_PROGRESS = 1000
+"""Reports of progress that a client may leave unread in one call; the ones after that it does not get."""
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
 _SERVERS_NAMED = 24
@@ -60,6 +62,7 @@ _STUB_KEYS = ("tools", "content", "isError")
 _box: ContextVar[dict[str, Any] | None] = ContextVar("roster_raw_answer", default=None)
 
 Context = ServerRequestContext["Connection", Any]
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -454,11 +457,27 @@ class RosterServer:
                     find=partial(self._draftable, connection),
                     memory=connection.calls,
                     meta=passed,
-                    on_progress=ctx.session.report_progress if wants_progress else None,
+                    on_progress=_bounded(ctx.session.report_progress) if wants_progress else None,
                 )
             finally:
                 self._calls.discard(scope)
         raise CallError(f"Roster was stopped before {card.server} answered: the call may have been carried out")
+
+
+def _bounded(report: Progress) -> Progress:
+    """`report`, which waits for the client, without a queue that grows for as long as the client does not read."""
+    unsent = 0
+
+    async def report_in_turn(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal unsent
+        if unsent < UNSENT_PROGRESS:
+            unsent += 1
+            try:
+                await report(progress, total, message)
+            finally:
+                unsent -= 1
+
+    return report_in_turn
 
 
 def _as_dict(result: HandlerResult) -> dict[str, Any]:

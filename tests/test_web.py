@@ -657,6 +657,31 @@ async def test_a_client_that_never_reads_is_gone_after_a_while(
                 await until(lambda: len(site.server._connections) == lasting)
 
 
+@pytest.mark.anyio
+async def test_a_fault_of_our_own_is_said_by_its_kind_alone(
+    opened: Callable[..., Roster],
+    calendar: Scripted,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Status 500, one line, and serving goes on; a database that cannot be read is said to be that."""
+    roster = opened(calendar)
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with served(roster) as (_, url), httpx2.AsyncClient() as http:
+            headers = {**HEADERS, "Authorization": "Bearer zqsecret7x1"}
+            with monkeypatch.context() as patch:
+                patch.setattr(web.Tokens, "holder", lambda *_: 1 / 0)
+                fault = await http.post(url, json=initialize(), headers=headers)
+            roster.writer.db.execute("ALTER TABLE tokens RENAME TO gone")
+            unreadable = await http.post(url, json=initialize(), headers=headers)
+            healthy = await Session(http, url).open()
+    assert (fault.status_code, unreadable.status_code, healthy.status_code) == (500, 503, 200)
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("roster")]
+    assert said[0] == "a request could not be served (ZeroDivisionError)"
+    assert "cannot be read" in said[1]
+    assert "zqsecret7x1" not in "".join(said) + fault.text + unreadable.text
+
+
 # ----------------------------------------------------------------------------------------------------- addresses
 
 
@@ -743,7 +768,7 @@ def _served(home: Home, settings: dict[str, Any], *options: str, **environ: str)
 
 @pytest.mark.anyio
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
-@pytest.mark.parametrize("told", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(("era", "told"), [("legacy", signal.SIGTERM), ("auto", signal.SIGINT)])
 async def test_the_process_ends_politely_when_told_to(
     home: Home, tmp_path: Path, calendar: Scripted, era: str, told: signal.Signals
 ) -> None:
@@ -751,7 +776,7 @@ async def test_the_process_ends_politely_when_told_to(
     servers are closed; exit status 0, and not a word but the address."""
     gate = tmp_path / "gate"
     calendar.says(tools={"add_event": {"do": "gate", "file": str(gate)}, "list_events": {"do": "hang"}})
-    settings = {"mcpServers": {"calendar": calendar.entry()}, "http": {"stop_grace_s": 1}}
+    settings = {"mcpServers": {"calendar": calendar.entry()}, "http": {"stop_grace_s": 3}}
     serving = _served(home, settings, "--five")
     replies: dict[str, CallToolResult] = {}
     try:
