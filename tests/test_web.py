@@ -32,6 +32,7 @@ from roster.app import Roster, open_roster
 from roster.config import Home, Mode, read_config
 from roster.errors import ConfigError, ListenError
 from roster.gate import Rules
+from roster.server import Connection, RosterServer
 from roster.tokens import Tokens
 from roster.web import Visitors
 
@@ -305,6 +306,35 @@ async def test_a_client_that_does_not_read_holds_nobody_up(
 
 
 @pytest.mark.anyio
+async def test_progress_that_nobody_reads_does_not_pile_up(
+    opened: Callable[..., Roster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thousand reports wait for a client that does not read, of however many there are; the call goes on."""
+    waiting = most = 0
+
+    async def unread(*_: Any) -> None:
+        nonlocal waiting, most
+        waiting += 1
+        most = max(most, waiting)
+        await anyio.sleep_forever()
+
+    monkeypatch.setattr("mcp.server.session.ServerSession.report_progress", unread)
+    box = Scripted(tmp_path, "box", rows=[tool("t")], tools={"t": {"do": "progress", "steps": 1500}})
+    heard: list[float] = []
+
+    async def on_progress(progress: float, *_: Any) -> None:
+        heard.append(progress)
+
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with served(opened(box), Mode.TRANSPARENT) as (_, url), client_at(url) as client:
+            await client.list_tools()
+            reply = await client.call_tool("box__t", {}, progress_callback=on_progress)
+            await until(lambda: most == 1000)
+    assert not reply.is_error
+    assert (most, heard) == (1000, [])
+
+
+@pytest.mark.anyio
 async def test_a_changed_list_reaches_every_client(opened: Callable[..., Roster], calendar: Scripted) -> None:
     """Two sessions of the older era and one subscription of the newer one."""
     heard = [anyio.Event() for _ in range(3)]
@@ -344,6 +374,35 @@ async def test_a_changed_list_reaches_every_client(opened: Callable[..., Roster]
                         await event.wait()
             names = [each.name for each in (await second.list_tools()).tools]
     assert len(names) == 3
+
+
+@pytest.mark.anyio
+async def test_clients_that_do_not_listen_keep_no_other_from_hearing(
+    opened: Callable[..., Roster], calendar: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every one that takes the news has it while five others still have not."""
+    monkeypatch.setattr("roster.server.NOTIFY_LIMIT_S", DEADLINE_S)
+    told: list[int] = []
+    every = anyio.Event()
+
+    class Listening:
+        async def send_tool_list_changed(self) -> None:
+            told.append(1)
+            if len(told) == 5:
+                every.set()
+
+    class Deaf:
+        async def send_tool_list_changed(self) -> None:
+            await anyio.sleep_forever()
+
+    server = RosterServer(opened(calendar), Mode.TRANSPARENT)
+    for session in (*(Deaf() for _ in range(5)), *(Listening() for _ in range(5))):
+        server.add(Connection(session=session))
+    with anyio.fail_after(5):
+        async with anyio.create_task_group() as group:
+            group.start_soon(server._list_changed)
+            await every.wait()
+            group.cancel_scope.cancel()
 
 
 @pytest.mark.anyio
@@ -456,14 +515,16 @@ def test_cards_that_are_not_seen_take_nobodys_place_in_a_draft(opened: Callable[
     roster = opened(Scripted(tmp_path, "crowd"), Scripted(tmp_path, "own"))
     crowd = [tool(f"add_event_{n}", "Add an event to the calendar") for n in range(400)]
     roster.writer.registry.sight("crowd", crowd, 1.0)
-    roster.writer.registry.sight("own", [tool("jot", "Note the event")], 1.0)
+    roster.writer.registry.sight("own", [tool("jot", "Note the event"), tool("sing", "Some song")], 1.0)
     roster.warm_up()
     for embedded in (False, True):
         if embedded:
             roster._embed()
         made = roster.draft_now(NEED, 5, frozenset(["own"]))
-        assert [starter.card.id for starter in made.starters] == ["own__jot"]
-        assert made.ranking == ("own__jot",)
+        # What shares no word with the need is near or far by meaning alone.
+        assert [starter.card.id for starter in made.starters] == ["own__jot", "own__sing"][: 1 + embedded]
+        assert len(made.ranking) == 1 + embedded
+    assert [scored.dense for _, scored in made.running] == [1.0, 0.0]
     assert roster.draft_now(NEED, 5, frozenset()).starters == ()
 
 
@@ -808,6 +869,55 @@ async def test_the_process_ends_politely_when_told_to(
     assert status == 0
     assert serving.errors == [f"roster: serving {url}\n"]
     assert [pid for pid in calendar.pids() if alive(pid)] == []
+
+
+@pytest.mark.anyio
+async def test_streams_that_would_never_end_are_ended_properly(
+    opened: Callable[..., Roster], calendar: Scripted
+) -> None:
+    """A subscription with its result, a session's own stream without an error, and a request that is not answered yet
+    with status 503."""
+    calendar.says(tools={"add_event": {"do": "hang"}})
+    ended: list[str] = []
+    responses: list[httpx2.Response] = []
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with (
+            served(opened(calendar, http={"stop_grace_s": 0.1}), Mode.TRANSPARENT) as (site, url),
+            httpx2.AsyncClient(timeout=DEADLINE_S) as http,
+            client_at(url) as client,
+        ):
+            listening = anyio.Event()
+
+            async def listen_on() -> None:
+                async with client.listen(tools_list_changed=True) as stream:
+                    listening.set()
+                    async for _ in stream:
+                        pass
+                ended.append("subscription")
+
+            async def stay() -> None:
+                session = await _opened_by_hand(url, http)
+                async with http.stream("GET", url, headers=session.headers) as response:
+                    staying.set()
+                    await response.aread()
+                ended.append("stream")
+
+            async def hang() -> None:
+                responses.append(await alone(http, url, "tools/call", name="calendar__add_event"))
+
+            staying = anyio.Event()
+            async with anyio.create_task_group() as group:
+                group.start_soon(listen_on)
+                group.start_soon(stay)
+                await listening.wait()
+                await staying.wait()
+                site.server.stop_calls()
+                await until(lambda: ended == ["subscription"])
+                group.start_soon(hang)
+                await until(calendar.calls)
+                site.gate.end()
+    assert sorted(ended) == ["stream", "subscription"]
+    assert (responses[0].status_code, responses[0].json()["error"]["message"]) == (503, "Roster is stopping")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
