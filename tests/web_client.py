@@ -3,20 +3,48 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import httpx2
+from fakes import tool
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import CallToolResult
+from scripted_backend import Scripted
 
 from roster.addresses import Address, listen, url_of
-from roster.app import Roster
-from roster.config import Mode
+from roster.app import Roster, open_roster
+from roster.config import Home, Mode, read_config
 from roster.web import PATH, Web, listening
 
+CALENDAR = [tool("add_event", "Add an event to the calendar"), tool("list_events", "List the events of a day")]
+NEED = "add an event to the calendar"
+
 HEADERS = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+Open = Callable[..., Roster]
+
+
+@contextmanager
+def opening(home: Home) -> Iterator[Open]:
+    """A function that opens a Roster over servers, with settings, without starting it; each is closed in the end."""
+    with ExitStack() as stack:
+
+        def open_one(*servers: Scripted, **settings: Any) -> Roster:
+            entries = {server.name: server.entry() for server in servers}
+            config = read_config(json.dumps({"mcpServers": entries, **settings}))
+            assert not config.problems
+            return stack.enter_context(open_roster(config, home))
+
+        yield open_one
+
+
+def ids(reply: CallToolResult) -> list[str]:
+    """The cards of a draft."""
+    return [starter["id"] for starter in reply.structured_content["starters"]]
 
 
 @asynccontextmanager
@@ -89,3 +117,18 @@ class Session:
     async def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """The whole answer to a request."""
         return answer_in(await self.post({"jsonrpc": "2.0", "id": 2, "method": method, "params": params}))
+
+
+async def opened_by_hand(url: str, http: httpx2.AsyncClient) -> Session:
+    """A session, opened."""
+    session = Session(http, url)
+    await session.open()
+    return session
+
+
+def raw_request(session: Session, method: str, body: bytes = b"") -> bytes:
+    """A request as it goes over the wire."""
+    host = httpx2.URL(session.url)
+    headers = {**session.headers, "Host": f"{host.host}:{host.port}", "Content-Length": str(len(body))}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    return f"{method} /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
