@@ -11,9 +11,10 @@ import signal
 import socket
 import sqlite3
 import sys
+import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import anyio
@@ -29,6 +30,7 @@ from roster.addresses import LOOPBACKS
 from roster.app import Roster
 from roster.backends import State
 from roster.config import Mode
+from roster.database import open_database
 from roster.errors import StoreError
 from roster.gate import PATH, Gate, Rules, token_of
 from roster.server import Connection, Context, RosterServer
@@ -55,6 +57,8 @@ class Web:
         self.roster = roster
         self.settings = roster.config.settings.http
         self.server = RosterServer(roster, mode, connection_of=self._connection_of)
+        self._token = token
+        self._looking = threading.Lock()
         self._visitors = Visitors(self.settings.max_sessions, self.settings.session_idle_s)
         self._sessions = StreamableHTTPSessionManager(
             self.server.server,
@@ -86,8 +90,10 @@ class Web:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Backends and sessions, for as long as requests are served."""
-        async with self.server.running(at_once=True), self._sessions.run():
-            yield
+        # A connection of its own, so that nobody waits at the gate for somebody else's draft.
+        with closing(open_database(self.roster.home.database)) as self._db:
+            async with self.server.running(at_once=True), self._sessions.run():
+                yield
 
     async def drain(self) -> None:
         """Let nobody else in, give calls in flight a little time, then end them with an answer that says so."""
@@ -117,15 +123,19 @@ class Web:
             self.server.add(connection)
             session.exit_stack.callback(self.server.forget, connection)
         # Of this request's token: what it may see can have been changed since the session began.
-        connection.servers = token.servers if token is not None else None
+        if token is not None:
+            connection.servers = token.servers
+        else:
+            connection.servers = frozenset() if self._token else None
         return connection
 
     async def _holder(self, secret: str) -> Token | None:
-        def look(db: sqlite3.Connection) -> Token | None:
-            return Tokens(db).holder(secret)
+        def look() -> Token | None:
+            with self._looking:
+                return Tokens(self._db).holder(secret)
 
         try:
-            return await to_thread.run_sync(self.roster.catalogue.reading, look)
+            return await to_thread.run_sync(look)
         except sqlite3.Error as error:
             raise StoreError(f"{self.roster.home.database} cannot be read ({error})") from error
 
