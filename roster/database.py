@@ -204,6 +204,12 @@ MIGRATIONS = (
     "INSERT INTO listings SELECT name, version, listed_at FROM servers "
     "WHERE version IS NOT NULL AND listed_at IS NOT NULL",
     "ALTER TABLE servers ADD COLUMN offers TEXT",  # what it has besides tools: words of ours, space between
+    """CREATE TABLE tokens (
+        name TEXT PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,          -- SHA-256 (hex) of a bearer token; the token itself is nowhere
+        servers TEXT,                       -- the only servers it sees, as JSON; NULL: all
+        created_at REAL NOT NULL
+    ) WITHOUT ROWID""",
 )
 
 

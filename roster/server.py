@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -43,11 +43,12 @@ from roster.recorder import CallMemory
 from roster.registry import Entry
 from roster.welcome import five_tools, instructions
 
-__all__ = ["RosterServer"]
+__all__ = ["Connection", "Context", "RosterServer"]
 
 log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
+_CALL_KEYS = ("name", "arguments", "_meta")
 NOTIFY_LIMIT_S = 2.0
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
@@ -81,10 +82,15 @@ def _roster_block(shown: dict[str, Any]) -> dict[str, Any]:
 class RosterServer:
     """An MCP server over one Roster. Serves any number of connections, in both protocol eras."""
 
-    def __init__(self, roster: Roster, mode: Mode) -> None:
+    def __init__(
+        self, roster: Roster, mode: Mode, *, connection_of: Callable[[Context], Connection] | None = None
+    ) -> None:
+        """connection_of: whose request this is, where the SDK's lifespan is not one connection's (HTTP)."""
         self.roster = roster
         self.mode = mode
+        self._connection_of = connection_of or (lambda ctx: ctx.lifespan_context)
         self._connections: set[Connection] = set()
+        self._calls: set[anyio.CancelScope] = set()
         self._bus = InMemorySubscriptionBus()
         self._first_request = anyio.Event()
         transparent = mode is Mode.TRANSPARENT
@@ -130,17 +136,30 @@ class RosterServer:
         self._connections.discard(connection)
         self.forwarder.remove(connection)
 
+    @asynccontextmanager
+    async def running(self, *, at_once: bool = False) -> AsyncIterator[None]:
+        """The backends, and in five mode the index, for as long as clients are served. at_once: before the first."""
+        if at_once:
+            self._first_request.set()
+        async with self.roster.running(), anyio.create_task_group() as group:
+            if self.mode is Mode.FIVE:
+                group.start_soon(self._index_after_first_request)
+            yield
+            self.roster.stop_indexing()
+            group.cancel_scope.cancel()
+
     async def serve_stdio(self) -> None:
         """Serve one client on this process's stdin and stdout, until it closes them."""
         from mcp.server.stdio import stdio_server
 
-        async with self.roster.running(), anyio.create_task_group() as group:
-            if self.mode is Mode.FIVE:
-                group.start_soon(self._index_after_first_request)
-            async with stdio_server() as (read, write):
-                await self.server.run(MendedStream(read), write, self.options())
-            self.roster.stop_indexing()
-            group.cancel_scope.cancel()
+        async with self.running(), stdio_server() as (read, write):
+            await self.server.run(MendedStream(read), write, self.options())
+
+    def stop_calls(self) -> None:
+        """End every call in flight, with an answer that says so, and every stream of news."""
+        for scope in list(self._calls):
+            scope.cancel()
+        self.forwarder.close_streams()
 
     async def _index_after_first_request(self) -> None:
         # Loading an encoder takes the processor for half a second; the client's handshake comes first.
@@ -171,16 +190,13 @@ class RosterServer:
                 return await call_next(ctx)
             connection.session = ctx.session
             result = as_dict(await call_next(ctx))
+            if connection.servers is not None:
+                result["instructions"] = instructions(self.roster.config, self.mode, connection.servers)
             # The SDK would announce whatever there is a handler for.
-            return {
-                **result,
-                "capabilities": announced(self.mode, await self._offers(connection), tasks=not voice.modern),
-            }
+            offers = await self._offers(connection)
+            return {**result, "capabilities": announced(self.mode, offers, tasks=not voice.modern)}
         finally:
             requester.reset(token)
-
-    def _connection_of(self, ctx: Context) -> Connection:
-        return ctx.lifespan_context
 
     async def _offers(self, connection: Connection) -> list[Collection[str] | None]:
         """What each server has besides tools: as it says now, or as it said the last time; None if never."""
@@ -212,33 +228,39 @@ class RosterServer:
     # ---------------------------------------------------------------------------------------------- lists
 
     async def _list_tools(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        connection = self._connection_of(ctx)
         if self.mode is Mode.FIVE:
-            rows = five_tools(self.roster.config)
+            rows = five_tools(self.roster.config, connection.servers)
         else:
-            self._connection_of(ctx).session = ctx.session
+            connection.session = ctx.session
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
-            rows = [{**entry.card.raw, "name": entry.card.listed} for entry in self.roster.catalogue.living()]
+            cards = [entry.card for entry in self.roster.catalogue.living() if connection.sees(entry.card.server)]
+            rows = [{**card.raw, "name": card.listed} for card in cards]
         stub: types.ListToolsResult = answer_raw("tools/list", {"tools": rows})
         return stub
 
     async def _list_changed(self) -> None:
         """Tell every client that has asked for the list that it is another one now."""
-        # This runs in the task that owns a backend's connection: a client that does not read, or has gone, must
-        # neither hold it up nor end it.
-        for connection in list(self._connections):
-            with anyio.move_on_after(NOTIFY_LIMIT_S):
-                try:
-                    if connection.session is not None:
-                        await connection.session.send_tool_list_changed()
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
-                    self._connections.discard(connection)
+        async with anyio.create_task_group() as group:
+            for connection in list(self._connections):
+                group.start_soon(self._tell_changed, connection)
         await self._bus.publish(ToolsListChanged())
+
+    async def _tell_changed(self, connection: Connection) -> None:
+        # This runs in the task that owns a backend's connection: a client that does not read, or has gone, must
+        # neither hold it up nor end it, nor keep the others waiting.
+        with anyio.move_on_after(NOTIFY_LIMIT_S):
+            try:
+                if connection.session is not None:
+                    await connection.session.send_tool_list_changed()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
+                self._connections.discard(connection)
 
     # ---------------------------------------------------------------------------------------------- calls
 
     async def _call_transparent(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        entry = await self._entry(params.name)
+        entry = await self._entry(self._connection_of(ctx), params.name)
         if entry is None:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         try:
@@ -267,17 +289,18 @@ class RosterServer:
 
     async def _draft(self, ctx: Context, arguments: Mapping[str, Any]) -> types.CallToolResult:
         need, k = checked_need(arguments.get("need")), checked_k(arguments.get("k"))
-        made = await self.roster.draft(need, k)
+        connection = self._connection_of(ctx)
+        made = await self.roster.draft(need, k, connection.servers)
         shown = {
             "need": shorten(need, _NEED_SHOWN) if len(need) > _NEED_SHOWN else need,
-            "draft_id": self._connection_of(ctx).drafts.remember(made),
+            "draft_id": connection.drafts.remember(made),
             "starters": [starter.wire() for starter in made.starters],
-            "usage": self._usage(made),
+            "usage": self._usage(made, connection),
         }
         return self._answer({"content": [_text(_compact(shown))], "structuredContent": shown})
 
-    def _usage(self, made: Draft) -> str:
-        starting = self.roster.awaited()
+    def _usage(self, made: Draft, connection: Connection) -> str:
+        starting = [name for name in self.roster.awaited() if connection.sees(name)]
         waiting = f" Still starting: {', '.join(starting)}." if starting else ""
         if not made.starters:
             return (
@@ -300,16 +323,17 @@ class RosterServer:
         if id_ is None:
             raise CallError("tool is missing: give the id of a starter from a draft")
         args = checked_arguments(arguments.get("args"))
-        entry = await self._entry(id_)
+        connection = self._connection_of(ctx)
+        entry = await self._entry(connection, id_)
         if entry is None:
-            raise unknown_card(id_, self.roster.catalogue.ids())
+            raise unknown_card(id_, [known for known in self.roster.catalogue.ids() if self._seen(connection, known)])
         if self.roster.config.settings.quarantine == "call":
             await to_thread.run_sync(self.roster.catalogue.refresh)  # it may have changed since the draft
             entry = self.roster.catalogue.find(id_) or entry
             if entry.held is not None:
                 raise held_card(entry.card.id, entry.held)
         draft_id = arguments.get("draft_id")
-        drafted = self._connection_of(ctx).drafts.find(draft_id)
+        drafted = connection.drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
         if answer.error is not None and answer.error.code == types.URL_ELICITATION_REQUIRED:
@@ -323,23 +347,25 @@ class RosterServer:
         words = f"{answer.error.message} (code {answer.error.code})" if answer.error else called.words()
         return self._answer({"content": [_text(words), block], "isError": True})
 
-    async def _entry(self, id_: Any) -> Entry | None:
-        """The card with this id, also when another process has only just put it on file."""
+    async def _entry(self, connection: Connection, id_: Any) -> Entry | None:
+        """The card with this id, also when another process has only just put it on file; None where it is not seen."""
         if not isinstance(id_, str):
             return None
-        found = self.roster.catalogue.find(id_)
-        if found is None:
+        if self.roster.catalogue.find(id_) is None:
             # A client that knows the name from somewhere else may call before anything was listed for the first time.
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
-            found = self.roster.catalogue.find(id_)
-        return found
+        return self._seen(connection, id_)
 
-    def _draftable(self, id_: str) -> Card | None:
-        """The card with this id, if a draft might show it now. From any thread."""
+    def _seen(self, connection: Connection, id_: str) -> Entry | None:
+        entry = self.roster.catalogue.find(id_)
+        return entry if entry is not None and connection.sees(entry.card.server) else None
+
+    def _draftable(self, connection: Connection, id_: str) -> Card | None:
+        """The card with this id, if a draft might show it to this client now. From any thread."""
         with suppress(sqlite3.Error):  # what was known a moment ago will do
             self.roster.catalogue.refresh()
-        entry = self.roster.catalogue.find(id_)
+        entry = self._seen(connection, id_)
         return entry.card if entry is not None and entry.number in self.roster.catalogue.draftable() else None
 
     async def _call(
@@ -350,20 +376,26 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
-        voice = voice_of(ctx)
-        called = await self.roster.caller.call(
-            card,
-            arguments,
-            drafted=drafted,
-            draft_id=draft_id,
-            find=self._draftable,
-            memory=self._connection_of(ctx).calls,
-            meta=voice.meta,
-            more={key: value for key, value in voice.params().items() if key not in ("name", "arguments", "_meta")},
-            on_progress=voice.on_progress,
-        )
-        if called.answer.error is not None:
-            self.forwarder.asking.remember(called.answer.error, voice.client)
-        if called.answer.result is not None:
-            self.forwarder.remember(card.server, called.answer.result, voice.client)
-        return called
+        connection, voice = self._connection_of(ctx), voice_of(ctx)
+        with anyio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                called = await self.roster.caller.call(
+                    card,
+                    arguments,
+                    drafted=drafted,
+                    draft_id=draft_id,
+                    find=partial(self._draftable, connection),
+                    memory=connection.calls,
+                    meta=voice.meta,
+                    more={key: value for key, value in voice.params().items() if key not in _CALL_KEYS},
+                    on_progress=voice.on_progress,
+                )
+            finally:
+                self._calls.discard(scope)
+            if called.answer.error is not None:
+                self.forwarder.asking.remember(called.answer.error, connection)
+            if called.answer.result is not None:
+                self.forwarder.remember(card.server, called.answer.result, connection)
+            return called
+        raise CallError(f"Roster was stopped before {card.server} answered: the call may have been carried out")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from roster.config import Config, Mode
@@ -12,24 +13,26 @@ __all__ = ["five_tools", "instructions"]
 _SERVERS_NAMED = 24
 
 
-def summary(config: Config) -> str:
+def summary(config: Config, servers: Collection[str] | None = None) -> str:
     """What is behind this Roster, in one line that stays the same for as long as the config does."""
-    names = sorted(name for name, spec in config.servers.items() if not spec.disabled)
+    seen = config.servers.keys() if servers is None else config.servers.keys() & servers
+    names = sorted(name for name in seen if not config.servers[name].disabled)
     if not names:
         return "no servers yet"
     more = f" and {len(names) - _SERVERS_NAMED} more" if len(names) > _SERVERS_NAMED else ""
     return f"{', '.join(names[:_SERVERS_NAMED])}{more}"
 
 
-def five_tools(config: Config) -> list[dict[str, Any]]:
+def five_tools(config: Config, servers: Collection[str] | None = None) -> list[dict[str, Any]]:
     """The two tools of five mode. They depend on the config alone, so a client never sees them change."""
     return [
         {
             "name": "draft",
             "title": "Find the right tools",
             "description": (
-                f"Find the best tools for your next step. Behind this: {summary(config)}. Say in one sentence what you "
-                "need to do; you get up to k matching tools with their inputs. Draft again for each new kind of step."
+                f"Find the best tools for your next step. Behind this: {summary(config, servers)}. Say in one sentence "
+                "what you need to do; you get up to k matching tools with their inputs. Draft again for each new kind "
+                "of step."
             ),
             "inputSchema": {
                 "type": "object",
@@ -60,11 +63,11 @@ def five_tools(config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def instructions(config: Config, mode: Mode) -> str:
+def instructions(config: Config, mode: Mode, servers: Collection[str] | None = None) -> str:
     """What a client's model should know of this server."""
     if mode is Mode.TRANSPARENT:
-        return f"Tools of several servers, named server__tool. Servers: {summary(config)}."
+        return f"Tools of several servers, named server__tool. Servers: {summary(config, servers)}."
     return (
-        f"One way to every tool of: {summary(config)}. For each step, `draft` the need in plain words, then `call` "
-        "one of the starters by id. If none fits, draft again in other words."
+        f"One way to every tool of: {summary(config, servers)}. For each step, `draft` the need in plain words, then "
+        "`call` one of the starters by id. If none fits, draft again in other words."
     )

@@ -17,6 +17,8 @@ from pydantic import BaseModel, ConfigDict
 __all__ = ["Client", "Links", "Voice"]
 
 LINKS_KEPT = 2_000
+UNSENT_PROGRESS = 1_000
+"""Reports of progress that a client may leave unread in one request; the ones after that it does not get."""
 
 # Keys of `_meta` that belong to one connection and must not be sent on over another.
 _OWN_META = ("progressToken", "progress_token")
@@ -119,6 +121,7 @@ class Voice:
     client: Client
     ctx: ServerRequestContext[Any, Any]
     held: Questions | None = None
+    unsent: int = 0
 
     @property
     def modern(self) -> bool:
@@ -177,7 +180,12 @@ class Voice:
         return self._progress if self._meta.get("progressToken") is not None else None
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        await self.ctx.session.report_progress(progress, total, message)
+        if self.unsent < UNSENT_PROGRESS:  # or a queue would grow for as long as the client does not read
+            self.unsent += 1
+            try:
+                await self.ctx.session.report_progress(progress, total, message)
+            finally:
+                self.unsent -= 1
 
     def params(self, **changed: Any) -> dict[str, Any]:
         """The request's params as they came, with these keys changed and `_meta` as it may be passed on."""
