@@ -1,0 +1,219 @@
+"""Orders to the model in text that should describe a tool: rules over cues, one sentence or two at a time. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from roster.review.cues import cue
+from roster.review.findings import Rule, Severity
+from roster.review.text import Folded
+
+__all__ = ["Foreign", "Found", "orders_in", "orders_in_name"]
+
+Foreign = Callable[[str], bool]
+"""Whether a word is the name of another server's tool."""
+
+HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
+
+_URL = r"https?://|\bhxxps?://|\b[\w.+-]+@[\w-]+\.\w|\b(?:\d{1,3}\.){3}\d{1,3}\b|\+\d[\d -]{6,}\d"
+_SINK = re.compile(rf"{_URL}|\b(?:[\w-]+\.)+(?:example|com|net|org|io|dev|xyz|ru|cn|app|site|tk)\b|\bwebhook\b")
+_ADDRESS = re.compile(_URL)
+_IMAGE = re.compile(r"!\[[^\]\n]{0,80}\]\(\s*https?://[^\s)]{0,200}[?&=/][^)\n]{0,80}?[{<\[$%]")
+_CHAT_MARKUP = re.compile(
+    r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|?>|\[/?inst\]|<</?sys>>"
+)
+_CLOSER = re.compile(r"</(tool_?description|tool|description|system|function|available_tools|tools)>")
+_SYSTEM_LINE = re.compile(
+    r"(?:^|[\n.!?>]\s?)\W{0,6}(?:system|developer)(?: (?:message|note|override|instruction|requirement))?\s?[:>]\s?\w"
+)
+_BLOCK = re.compile(r"<(?:important|system|critical|urgent|secret|instructions?|admin|attention|priority)[ _\w]{0,20}>")
+_QUOTE = re.compile(r"\"[^\"\n]{1,200}\"|'[^'\n]{2,200}'(?!\w)")
+_PASSIVE = re.compile(
+    r"\b(?:is|are|be|being|been|was|were|get|gets) (?:to be )?"
+    r"(?:given|passed|supplied|sent|uploaded|provided|included|attached|forwarded|placed|put|copied|appended|posted|mailed)\b"
+    r"|\bgiven as\b|\bgoes? to\b|\bgo to\b|\brequires?\b|\bis mandatory\b"
+)
+_SHELL = re.compile(r"\b(?:prepend|run|execute|type|start)\b.{0,20}[\"']?\b(?:chmod|curl|wget|sudo|rm|nc|bash|sh|powershell|dd)\b [^\s]")
+_IDENTIFIER = re.compile(r"[a-z][a-z0-9_-]{5,}")
+_THEIRS = re.compile(r"\buser'?s?'?\b|\b(?:workspace|environment|machine|computer|home folder|home directory|repository|disk)\b")
+_REACH = 3
+"""A negation this many words before a verb makes it something not to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A rule that matched a stretch of folded text. lift: made more serious by another one close by."""
+
+    rule: Rule
+    severity: Severity
+    start: int
+    end: int
+    lift: bool = True
+
+
+@dataclass(slots=True)
+class _Window:
+    """One sentence, or two in a row, and what cues it gives."""
+
+    text: str
+    seen: dict[str, re.Match[str] | None] = field(default_factory=dict)
+
+    def has(self, name: str) -> re.Match[str] | None:
+        if name not in self.seen:
+            self.seen[name] = cue(name).search(self.text)
+        return self.seen[name]
+
+    def verb(self, name: str) -> re.Match[str] | None:
+        """The first of a cue's verbs that is not something to refrain from."""
+        if self.has(name) is None:
+            return None
+        for match in cue(name).finditer(self.text):
+            before = self.text[max(0, match.start() - 40) : match.start()]
+            clause = re.split(r"[,;:.!?]\s", before)[-1]
+            near = " ".join(clause.split()[-_REACH:])
+            if not (near and cue("negated").search(near)):
+                return match
+        return None
+
+
+def orders_in(folded: Folded, foreign: Foreign, *, skill: bool, parameter: bool) -> Iterator[Found]:
+    """Everything in a field that reads like an order, with its place in the folded text.
+
+    foreign: whether a word is the name of another server's tool. skill: instructing is what a skill is for, so only what would harm the
+    user counts. parameter: the field describes an argument, where a bare noun is a demand.
+    """
+    sentences = [pair for pair in folded.sentences() if len(pair[1]) > 3]
+    for i, (at, sentence) in enumerate(sentences):
+        one = _Window(sentence)
+        for found in _of_one(one, foreign, skill=skill, parameter=parameter):
+            yield _moved(found, at)
+        if i + 1 < len(sentences):
+            pair = _Window(folded.text[at : sentences[i + 1][0] + len(sentences[i + 1][1])])
+        else:
+            pair = one
+        for found in _of_two(pair, one, foreign, skill=skill):
+            yield _moved(found, at)
+    for match in _CHAT_MARKUP.finditer(folded.text):
+        yield Found(Rule.FAKE_MARKUP, MEDIUM if skill else HIGH, *match.span())
+    for match in _CLOSER.finditer(folded.text):
+        # Closing what was never opened: the rest is to be read as if it stood outside of the description.
+        if f"<{match.group(1)}" not in folded.text[: match.start()] and not skill:
+            yield Found(Rule.FAKE_MARKUP, HIGH, *match.span())
+    for match in _IMAGE.finditer(folded.text):
+        yield Found(Rule.IMAGE_LEAK, MEDIUM if skill else HIGH, *match.span())
+    if not skill:
+        for match in _SYSTEM_LINE.finditer(folded.text):
+            yield Found(Rule.FAKE_MARKUP, MEDIUM, *match.span())
+    for match in _BLOCK.finditer(folded.text):
+        yield Found(Rule.FAKE_MARKUP, LOW, *match.span())
+
+
+def _moved(found: Found, by: int) -> Found:
+    return Found(found.rule, found.severity, found.start + by, found.end + by, found.lift)
+
+
+def _cited(window: _Window, match: re.Match[str]) -> bool:
+    """Whether a phrase stands in quotes in a sentence about such phrases: what a guard finds is no order."""
+    quoted = any(q.start() <= match.start() and match.start() < q.end() for q in _QUOTE.finditer(window.text))
+    return quoted and window.has("cite") is not None
+
+
+def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) -> Iterator[Found]:
+    """What one sentence gives away."""
+    if match := window.has("override"):
+        cited = _cited(window, match)
+        yield Found(Rule.OVERRIDES, LOW if cited else HIGH, *match.span(), lift=not cited)
+    if match := window.has("conceal"):
+        cited = _cited(window, match)
+        yield Found(Rule.CONCEALS, LOW if cited else MEDIUM, *match.span(), lift=not cited)
+    if match := window.has("approval"):
+        ordered = window.has("must") or window.has("addressed") or skill or match.group()[:2] in ("do", "di", "tu")
+        if ordered and not _cited(window, match):
+            yield Found(Rule.SKIPS_APPROVAL, MEDIUM, *match.span())
+    if (match := window.verb("obey")) and not skill:
+        yield Found(Rule.OBEYS_OUTPUT, MEDIUM, *match.span())
+    if not skill:
+        yield from _of_a_tool(window, foreign)
+    if (match := window.has("talk")) and not _cited(window, match):
+        sends, passes = window.verb("send"), window.verb("pass") or _PASSIVE.search(window.text)
+        whole = window.has("all")
+        if sends and _SINK.search(window.text) and (window.has("must") or window.has("all") or not skill):
+            if window.has("must") or whole:
+                yield Found(Rule.SENDS_OUT, HIGH if _ADDRESS.search(window.text) and whole else MEDIUM, *match.span())
+        elif (sends or passes) and whole and not skill:
+            yield Found(Rule.SENDS_OUT, MEDIUM, *match.span())
+        elif parameter and (whole or sends or passes) and re.search(
+            r"system prompt|verbatim|you were given|own instructions|so far|this conversation|user's", window.text
+        ):
+            yield Found(Rule.WANTS_CONTEXT, MEDIUM, *match.span())
+
+
+def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
+    """What is out of place in a tool's text and may be in place in a skill's."""
+    if match := window.has("first"):
+        calls = re.search(r"\b(?:call|invoke|run|use|load)\w*\b|调用|使用|呼び", window.text)
+        if calls and window.has("must"):
+            yield Found(Rule.RUNS_FIRST, MEDIUM, *match.span())
+    if match := window.has("standing"):
+        yield Found(Rule.STANDING_ORDER, MEDIUM, *match.span())
+    if match := window.has("prefer"):
+        yield Found(Rule.PREFERS_ITSELF, MEDIUM, *match.span(), lift=False)
+    if match := window.has("phish"):
+        yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *match.span())
+    if (match := _SHELL.search(window.text)) and window.has("must"):
+        yield Found(Rule.SKIPS_APPROVAL, MEDIUM, *match.span())
+    if (match := window.has("addressed")):
+        yield Found(Rule.FAKE_MARKUP, LOW, *match.span())
+    for match in _IDENTIFIER.finditer(window.text):
+        if foreign(match.group()) and window.has("hijack"):
+            redirects = _ADDRESS.search(window.text) or window.has("conceal")
+            severity = HIGH if redirects else MEDIUM if window.has("condition") else LOW
+            yield Found(Rule.OTHER_TOOLS, severity, *match.span())
+            break
+
+
+def _of_two(window: _Window, one: _Window, foreign: Foreign, *, skill: bool) -> Iterator[Found]:
+    """What the first sentence gives away with the help of the next one."""
+    place = one.has("place")
+    kind = one.has("kind")
+    if place and not _cited(one, place):
+        reads, passes = window.verb("read"), window.verb("pass") or _PASSIVE.search(window.text)
+        sends = window.verb("send")
+        content = window.has("content")
+        out = (sends or passes) and _SINK.search(window.text)
+        if out and (content or reads or sends):
+            yield Found(Rule.DEMANDS_SECRETS, HIGH if not skill or window.has("must") else MEDIUM, *place.span())
+        elif not skill and passes and content and (reads or window.has("must")):
+            yield Found(Rule.DEMANDS_SECRETS, HIGH, *place.span())
+        elif not skill and passes and (reads or window.has("gather")) and window.has("must"):
+            yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *place.span())
+    elif kind and not _cited(one, kind) and not skill:
+        gathers = one.verb("gather")
+        out = window.verb("send") or window.verb("pass")
+        if gathers and out and window.has("must") and (one.has("all") or _THEIRS.search(one.text)):
+            yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
+    elif kind and skill and one.verb("gather") and one.verb("send") and _ADDRESS.search(one.text):
+        yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
+    if (match := one.has("decode")) and one.has("act") and re.search(r"[a-z0-9+/=]{40}|rot-?13", window.text):
+        yield Found(Rule.ENCODED, HIGH if not skill else MEDIUM, *match.span())
+
+
+_NAMES: Mapping[Rule, re.Pattern[str]] = {
+    Rule.DEMANDS_SECRETS: re.compile(
+        r"\b(?:content|contents|read|reading|from|dump|all)\b.*\b(?:id rsa|ssh (?:private )?key|aws credentials|passwd|private key|env file"
+        r"|api keys|passwords|credentials)\b|\b(?:id rsa|etc passwd|aws credentials|ssh key)\b.*\bcontents?\b"
+    ),
+    Rule.WANTS_CONTEXT: re.compile(
+        r"\b(?:full|entire|all|whole|complete)\b.*\b(?:conversation|chat|system prompt|history)\b.*\b(?:prompt|history|and|messages)\b"
+        r"|\b(?:conversation|chat) (?:history|log)\b.*\bsystem prompt\b"
+    ),
+    Rule.OVERRIDES: re.compile(r"\b(?:ignore|disregard|forget)\b.*\b(?:instructions|rules|prompt)\b"),
+}
+
+
+def orders_in_name(words: list[str]) -> Iterator[Rule]:
+    """Rules that the words of a tool's or parameter's name break: a name is read by the model like any other text."""
+    name = " ".join(words)[:400]
+    yield from (rule for rule, pattern in _NAMES.items() if pattern.search(name))
