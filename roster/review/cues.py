@@ -53,5 +53,5 @@ def _wording(tokens: list[str], lists: dict[str, str]) -> str:
 
 
 def _word(word: str) -> str:
-    pattern = re.escape(word.removesuffix("*")).replace("_", "[ _-]")
-    return pattern + (r"\w*" if word.endswith("*") else r"(?!\w)")
+    pattern = re.escape(word.strip("*")).replace("_", "[ _-]")
+    return (r"\w{0,30}" if word.startswith("*") else "") + pattern + (r"\w*" if word.endswith("*") else r"(?!\w)")

@@ -19,7 +19,7 @@ _BIDI = re.compile("[\u202a-\u202e\u2066-\u2069]")
 _OVERRIDE = re.compile("[\u202d\u202e]")
 _ZERO = re.compile("(?<=[A-Za-z])[\u200b-\u200d\u2060-\u2064\ufeff\u180e\u034f\u3164\uffa0]+(?=[A-Za-z])")
 _ZERO_RUN = re.compile("[\u200b-\u200d\u2060-\u2064\ufeff]{6,}")
-_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f]")
+_CONTROL = re.compile("[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f]")
 _BLANK = re.compile(r"\s{40,}")
 _WORD = re.compile(r"[^\W\d_]+")
 

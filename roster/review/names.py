@@ -121,4 +121,5 @@ def _one_apart(one: str, two: str) -> bool:
     if len(one) == len(two):
         return one[at + 1 :] == two[at + 1 :] or _slip(one, two)
     short, long = sorted((one, two), key=len)
-    return short[at:] == long[at + 1 :]
+    plural = at == len(short) and long.endswith("s")
+    return short[at:] == long[at + 1 :] and not plural

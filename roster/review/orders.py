@@ -20,7 +20,7 @@ HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
 _URL = r"https?://|\bhxxps?://|\b[\w.+-]+@[\w-]+\.\w|\b(?:\d{1,3}\.){3}\d{1,3}\b|\+\d[\d -]{6,}\d"
 _SINK = re.compile(rf"{_URL}|\b(?:[\w-]+\.)+(?:example|com|net|org|io|dev|xyz|ru|cn|app|site|tk)\b|\bwebhook\b")
 _ADDRESS = re.compile(_URL)
-_IMAGE = re.compile(r"!\[[^\]\n]{0,80}\]\(\s*https?://[^\s)]{0,200}[?&=/][^)\n]{0,80}?[{<\[$%]")
+_IMAGE = re.compile(r"!\[[^\]\n]{0,80}\]\(\s*https?://[^\s)]{0,200}[?&=/][^)\n]{0,80}?[{<\[$]")
 _CHAT_MARKUP = re.compile(
     r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|?>|\[/?inst\]|<</?sys>>"
 )
@@ -38,6 +38,7 @@ _PASSIVE = re.compile(
 _SHELL = re.compile(r"\b(?:prepend|run|execute|type|start)\b.{0,20}[\"']?\b(?:chmod|curl|wget|sudo|rm|nc|bash|sh|powershell|dd)\b [^\s]")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_-]{5,}")
 _THEIRS = re.compile(r"\buser'?s?'?\b|\b(?:workspace|environment|machine|computer|home folder|home directory|repository|disk)\b")
+_OWN = re.compile(r"\byou\b|\byour\b|\buser\b|\bso far\b|\bup to (?:now|this)\b|\beverything\b")
 _REACH = 3
 """A negation this many words before a verb makes it something not to do."""
 
@@ -142,7 +143,7 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
         if sends and _SINK.search(window.text) and (window.has("must") or window.has("all") or not skill):
             if window.has("must") or whole:
                 yield Found(Rule.SENDS_OUT, HIGH if _ADDRESS.search(window.text) and whole else MEDIUM, *match.span())
-        elif (sends or passes) and whole and not skill:
+        elif (sends or passes) and not skill and (whole or _OWN.search(window.text)):
             yield Found(Rule.SENDS_OUT, MEDIUM, *match.span())
         elif parameter and (whole or sends or passes) and re.search(
             r"system prompt|verbatim|you were given|own instructions|so far|this conversation|user's", window.text
@@ -153,7 +154,7 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
 def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
     """What is out of place in a tool's text and may be in place in a skill's."""
     if match := window.has("first"):
-        calls = re.search(r"\b(?:call|invoke|run|use|load)\w*\b|调用|使用|呼び", window.text)
+        calls = re.search(r"\b(?:call|invok|run|use|using|load|execut|rout|consult)\w*\b|调用|使用|呼び", window.text)
         if calls and window.has("must"):
             yield Found(Rule.RUNS_FIRST, MEDIUM, *match.span())
     if match := window.has("standing"):
@@ -169,35 +170,40 @@ def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
     for match in _IDENTIFIER.finditer(window.text):
         if foreign(match.group()) and window.has("hijack"):
             redirects = _ADDRESS.search(window.text) or window.has("conceal")
-            severity = HIGH if redirects else MEDIUM if window.has("condition") else LOW
+            severity = HIGH if redirects else MEDIUM if window.has("condition") or window.has("must") else LOW
             yield Found(Rule.OTHER_TOOLS, severity, *match.span())
             break
 
 
 def _of_two(window: _Window, one: _Window, foreign: Foreign, *, skill: bool) -> Iterator[Found]:
     """What the first sentence gives away with the help of the next one."""
-    place = one.has("place")
-    kind = one.has("kind")
-    if place and not _cited(one, place):
-        reads, passes = window.verb("read"), window.verb("pass") or _PASSIVE.search(window.text)
-        sends = window.verb("send")
-        content = window.has("content")
-        out = (sends or passes) and _SINK.search(window.text)
+    yield from _of_secrets(window, one, skill=skill)
+    if (match := one.has("decode")) and one.has("act") and re.search(r"[a-z0-9+/=]{40}|rot[ -]?13", window.text):
+        yield Found(Rule.ENCODED, HIGH if not skill else MEDIUM, *match.span())
+
+
+def _of_secrets(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found]:
+    """Files that hold secrets, then secrets by kind: fetched, and handed over as an argument or sent away."""
+    reads, sends, content = window.verb("read"), window.verb("send"), window.has("content")
+    passes = window.verb("pass") or _PASSIVE.search(window.text)
+    addressed = _ADDRESS.search(window.text)
+    if (place := one.has("place")) and not _cited(one, place):
+        out = (sends or passes) and (addressed or _SINK.search(window.text[place.end() :]))
         if out and (content or reads or sends):
-            yield Found(Rule.DEMANDS_SECRETS, HIGH if not skill or window.has("must") else MEDIUM, *place.span())
+            yield Found(Rule.DEMANDS_SECRETS, MEDIUM if skill and not window.has("must") else HIGH, *place.span())
         elif not skill and passes and content and (reads or window.has("must")):
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *place.span())
-        elif not skill and passes and (reads or window.has("gather")) and window.has("must"):
+        elif not skill and (passes or sends) and (reads or content or window.has("must")):
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *place.span())
-    elif kind and not _cited(one, kind) and not skill:
-        gathers = one.verb("gather")
-        out = window.verb("send") or window.verb("pass")
-        if gathers and out and window.has("must") and (one.has("all") or _THEIRS.search(one.text)):
+    elif (kind := one.has("kind")) and not _cited(one, kind):
+        theirs = _THEIRS.search(one.text)
+        if skill:
+            if one.verb("gather") and sends and addressed:
+                yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
+        elif theirs and addressed and sends:
+            yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
+        elif theirs and (passes or sends) and (one.verb("gather") or content or window.has("must")):
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
-    elif kind and skill and one.verb("gather") and one.verb("send") and _ADDRESS.search(one.text):
-        yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
-    if (match := one.has("decode")) and one.has("act") and re.search(r"[a-z0-9+/=]{40}|rot-?13", window.text):
-        yield Found(Rule.ENCODED, HIGH if not skill else MEDIUM, *match.span())
 
 
 _NAMES: Mapping[Rule, re.Pattern[str]] = {

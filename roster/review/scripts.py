@@ -18,6 +18,10 @@ _PIPE = re.compile(rf"{_GETS}\|\s*(?:{_SH})|\b(?:ba)?sh\b[^\n]{{0,20}}(?:<\(|\$\
                    r"|(?:downloadstring|\biwr\b|\birm\b|invoke-webrequest)[^\n|]{0,200}\|\s*(?:iex|invoke-expression)\b"
                    rf"|{_GETS}(?:-o|-O|>)\s?(\S{{1,80}})[^\n]{{0,40}}(?:&&|;)\s*(?:chmod [^\n]{{0,80}}(?:&&|;)\s*)?(?:{_SH})? ?\1",
                    re.IGNORECASE)  # fmt: skip
+_FETCH_RUN = re.compile(
+    r"\b(?:download|fetch|get|grab)\b[^\n.]{0,40}https?://\S{1,200}[^\n]{0,40}\b(?:and|then)\b[^\n]{0,20}\b(?:run|execute|start|launch)\b",
+    re.IGNORECASE,
+)
 _PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|0\.0\.0\.0)|https?://\d{1,3}(?:\.\d{1,3}){3}|downloadstring", re.IGNORECASE)
 _DECODES = r"(?:b64decode|a2b_base64|b32decode|b85decode|atob|fromhex|unhexlify|decompress|marshal\.loads|fromcharcode|'base64'|\"base64\"|rot.?13|frombase64string|unescape)"
 _DECODED = re.compile(
@@ -73,7 +77,7 @@ def commands_in(text: str, *, code: bool) -> Iterator[tuple[Rule, Severity, int,
 
     code: the text is a script; otherwise prose, in which a path that is only mentioned counts for nothing.
     """
-    if match := _PIPE.search(text):
+    if match := _PIPE.search(text) or (None if code else _FETCH_RUN.search(text)):
         worse = _PLAIN_HTTP.search(match.group()) is not None
         yield Rule.PIPES_TO_SHELL, HIGH if worse else MEDIUM, *match.span()
     if match := _DECODED.search(text):
