@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from roster.cards import Card, Kind
 from roster.review.findings import MESSAGES, Finding, Rule, Severity
@@ -36,6 +37,7 @@ _SERIOUS = frozenset(
 _HIDING = frozenset({Rule.ZERO_WIDTH, Rule.BIDI, Rule.CONTROLS, Rule.MIXED_SCRIPT, Rule.PADDING})
 _BLOB = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
 _HEX = re.compile(r"(?:[0-9a-fA-F]{2}){20,}")
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2}[\w.-]{0,2}){6,}")
 _ROT = re.compile(r"rot-?_?\s?13", re.IGNORECASE)
 _CODE = re.compile(r"\.(?:md|markdown|txt|rst|html?)$", re.IGNORECASE)
 
@@ -203,6 +205,8 @@ def _decoded(text: str) -> Iterator[tuple[str, int, int]]:
                 continue
             if plain.isprintable() or "\n" in plain:
                 yield plain, *match.span()
+    if match := _PERCENT.search(text):
+        yield unquote(match.group()[:4_000]), *match.span()
     if match := _ROT.search(text):
         yield codecs.decode(text[match.start() : match.start() + 4_000], "rot13"), *match.span()
     if not text.isascii() and (hidden := spelled_in_tags(text)):

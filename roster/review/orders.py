@@ -20,7 +20,7 @@ HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
 _URL = r"https?://|\bhxxps?://|\b[\w.+-]+@[\w-]+\.\w|\b(?:\d{1,3}\.){3}\d{1,3}\b|\+\d[\d -]{6,}\d"
 _SINK = re.compile(rf"{_URL}|\b(?:[\w-]+\.)+(?:example|com|net|org|io|dev|xyz|ru|cn|app|site|tk)\b|\bwebhook\b")
 _ADDRESS = re.compile(_URL)
-_IMAGE = re.compile(r"!\[[^\]\n]{0,80}\]\(\s*https?://[^\s)]{0,200}[?&=/][^)\n]{0,80}?[{<\[$]")
+_IMAGE = re.compile(r"!\[[^\]\n]{0,80}\]\(\s*https?://[^\s)]{0,200}[?&=/][^)\n]{0,80}?(?:[{<\[]|\$\w)")
 _CHAT_MARKUP = re.compile(
     r"<\|(?:im_start|im_end|system|user|assistant|start_header_id|eot_id|endoftext)\|?>|\[/?inst\]|<</?sys>>"
 )
@@ -28,6 +28,7 @@ _CLOSER = re.compile(r"</(tool_?description|tool|description|system|function|ava
 _SYSTEM_LINE = re.compile(
     r"(?:^|[\n.!?>]\s?)\W{0,6}(?:system|developer)(?: (?:message|note|override|instruction|requirement))?\s?[:>]\s?\w"
 )
+_DIALOGUE = re.compile(r"(?:^|[\n.!?] ?)(?:assistant|human): ?(?:sure|ok|okay|yes|certainly|i |please|now|run|read|send|do|of course)")
 _BLOCK = re.compile(r"<(?:important|system|critical|urgent|secret|instructions?|admin|attention|priority)[ _\w]{0,20}>")
 _QUOTE = re.compile(r"\"[^\"\n]{1,200}\"|'[^'\n]{2,200}'(?!\w)")
 _PASSIVE = re.compile(
@@ -37,8 +38,13 @@ _PASSIVE = re.compile(
 )
 _SHELL = re.compile(r"\b(?:prepend|run|execute|type|start)\b.{0,20}[\"']?\b(?:chmod|curl|wget|sudo|rm|nc|bash|sh|powershell|dd)\b [^\s]")
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_-]{5,}")
-_THEIRS = re.compile(r"\buser'?s?'?\b|\b(?:workspace|environment|machine|computer|home folder|home directory|repository|disk)\b")
-_OWN = re.compile(r"\byou\b|\byour\b|\buser\b|\bso far\b|\bup to (?:now|this)\b|\beverything\b")
+_THEIRS = re.compile(
+    r"\buser'?s?'?\b|\b(?:workspace|environment|machine|computer|browser|home folder|home directory|repository|disk)\b"
+    r"|用户|ユーザー|usuario|nutzer|utilisateur"
+)
+_OWN = re.compile(r"\b(?:so far|up to (?:now|this|date)|with the user|of your|your own|you (?:have|were|remember|know)|told you|hidden)\b")
+_ARGUMENT = re.compile(r"[\"'][a-z_][\w.-]{0,40}[\"']|\b(?:argument|parameter|field|input|campo|feld|champ)\b")
+_SPEAKS_ILL = re.compile(r"\b(?:broken|wrong|deprecated|unsafe|insecure|compromised|outdated|(?:do not|don't|never|stop) us(?:e|ing))\b")
 _REACH = 3
 """A negation this many words before a verb makes it something not to do."""
 
@@ -105,7 +111,7 @@ def orders_in(folded: Folded, foreign: Foreign, *, skill: bool, parameter: bool)
     for match in _IMAGE.finditer(folded.text):
         yield Found(Rule.IMAGE_LEAK, MEDIUM if skill else HIGH, *match.span())
     if not skill:
-        for match in _SYSTEM_LINE.finditer(folded.text):
+        for match in (*_SYSTEM_LINE.finditer(folded.text), *_DIALOGUE.finditer(folded.text)):
             yield Found(Rule.FAKE_MARKUP, MEDIUM, *match.span())
     for match in _BLOCK.finditer(folded.text):
         yield Found(Rule.FAKE_MARKUP, LOW, *match.span())
@@ -121,6 +127,11 @@ def _cited(window: _Window, match: re.Match[str]) -> bool:
     return quoted and window.has("cite") is not None
 
 
+def _opens(window: _Window, match: re.Match[str]) -> bool:
+    """Whether a phrase is the first of its sentence: an order, where a description would name what it describes."""
+    return not window.text[: match.start()].strip(" \"'(-")
+
+
 def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) -> Iterator[Found]:
     """What one sentence gives away."""
     if match := window.has("override"):
@@ -130,7 +141,7 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
         cited = _cited(window, match)
         yield Found(Rule.CONCEALS, LOW if cited else MEDIUM, *match.span(), lift=not cited)
     if match := window.has("approval"):
-        ordered = window.has("must") or window.has("addressed") or skill or match.group()[:2] in ("do", "di", "tu")
+        ordered = window.has("must") or window.has("addressed") or (not parameter and _opens(window, match))
         if ordered and not _cited(window, match):
             yield Found(Rule.SKIPS_APPROVAL, MEDIUM, *match.span())
     if (match := window.verb("obey")) and not skill:
@@ -154,23 +165,28 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
 def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
     """What is out of place in a tool's text and may be in place in a skill's."""
     if match := window.has("first"):
-        calls = re.search(r"\b(?:call|invok|run|use|using|load|execut|rout|consult)\w*\b|调用|使用|呼び", window.text)
-        if calls and window.has("must"):
+        calls = re.search(r"\b(?:call|invok|run|use|using|load|execut|rout|consult|come|goes|ruf|aufruf|appel|utilis|llam|usa)\w*\b|调用|使用|运行|呼び", window.text)
+        if calls and (window.has("must") or _opens(window, match)):
             yield Found(Rule.RUNS_FIRST, MEDIUM, *match.span())
     if match := window.has("standing"):
         yield Found(Rule.STANDING_ORDER, MEDIUM, *match.span())
     if match := window.has("prefer"):
         yield Found(Rule.PREFERS_ITSELF, MEDIUM, *match.span(), lift=False)
+    if match := window.has("redirect"):
+        yield Found(Rule.OTHER_TOOLS, MEDIUM, *match.span())
+    if (match := window.has("personal")) and window.verb("send") and window.has("must") and _ADDRESS.search(window.text):
+        yield Found(Rule.SENDS_OUT, MEDIUM, *match.span())
     if match := window.has("phish"):
         yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *match.span())
     if (match := _SHELL.search(window.text)) and window.has("must"):
         yield Found(Rule.SKIPS_APPROVAL, MEDIUM, *match.span())
-    if (match := window.has("addressed")):
+    if match := window.has("addressed"):
         yield Found(Rule.FAKE_MARKUP, LOW, *match.span())
     for match in _IDENTIFIER.finditer(window.text):
         if foreign(match.group()) and window.has("hijack"):
             redirects = _ADDRESS.search(window.text) or window.has("conceal")
-            severity = HIGH if redirects else MEDIUM if window.has("condition") or window.has("must") else LOW
+            ordered = window.has("condition") or window.has("must") or _SPEAKS_ILL.search(window.text)
+            severity = HIGH if redirects else MEDIUM if ordered else LOW
             yield Found(Rule.OTHER_TOOLS, severity, *match.span())
             break
 
@@ -185,7 +201,7 @@ def _of_two(window: _Window, one: _Window, foreign: Foreign, *, skill: bool) -> 
 def _of_secrets(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found]:
     """Files that hold secrets, then secrets by kind: fetched, and handed over as an argument or sent away."""
     reads, sends, content = window.verb("read"), window.verb("send"), window.has("content")
-    passes = window.verb("pass") or _PASSIVE.search(window.text)
+    passes = window.verb("pass") or (_PASSIVE.search(window.text) and _ARGUMENT.search(window.text))
     addressed = _ADDRESS.search(window.text)
     if (place := one.has("place")) and not _cited(one, place):
         out = (sends or passes) and (addressed or _SINK.search(window.text[place.end() :]))
@@ -193,7 +209,7 @@ def _of_secrets(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM if skill and not window.has("must") else HIGH, *place.span())
         elif not skill and passes and content and (reads or window.has("must")):
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *place.span())
-        elif not skill and (passes or sends) and (reads or content or window.has("must")):
+        elif not skill and (passes or sends) and (reads or content or window.has("must")) and not window.has("cite"):
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *place.span())
     elif (kind := one.has("kind")) and not _cited(one, kind):
         theirs = _THEIRS.search(one.text)
@@ -202,7 +218,11 @@ def _of_secrets(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found
                 yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
         elif theirs and addressed and sends:
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
-        elif theirs and (passes or sends) and (one.verb("gather") or content or window.has("must")):
+        elif theirs and window.verb("pass") and (reads or content or window.has("must")):
+            yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
+        elif theirs and sends and _ARGUMENT.search(window.text):
+            yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
+        elif theirs and one.verb("gather") and window.verb("pass") and window.has("must"):
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
 
 

@@ -47,6 +47,7 @@ _STORES = re.compile(
     r"|(?:json\.dumps|str|dict)\(\s*(?:dict\()?os\.environ|json\.stringify\(process\.env\)|\b(?:env|printenv)\b\s*\|",
     re.IGNORECASE,
 )
+_CLIENT = re.compile(r"\.(?:npmrc|pypirc|netrc|kube|docker)", re.IGNORECASE)
 _OUT = re.compile(
     r"\brequests\.(?:post|put)|\bhttpx\.(?:post|put)|\burlopen\s*\(|\burllib\.request|\bfetch\s*\(|\baxios(?:\.post)?\s*\(|\bhttps?\.request\s*\("
     r"|\bcurl\b[^\n]{0,200}(?:\s-(?:d|F|T)\b|--data|--upload|-X ?(?:POST|PUT)|\$\(|\$\{?\w)|\bwget\b[^\n]{0,120}--post|\b(?:nc|ncat)\b\s+\S+\s+\d"
@@ -89,13 +90,15 @@ def commands_in(text: str, *, code: bool) -> Iterator[tuple[Rule, Severity, int,
 
 
 def _credentials(text: str, code: bool) -> Iterator[tuple[Rule, Severity, int, int]]:
-    if code:
-        if (match := _STORES.search(text)) and _OUT.search(text):
-            yield Rule.TAKES_CREDENTIALS, HIGH, *match.span()
-        return
-    for line in re.finditer(r"[^\n]+", text):
-        if (match := _STORES.search(line.group())) and _OUT.search(line.group()):
-            yield Rule.TAKES_CREDENTIALS, HIGH, line.start() + match.start(), line.start() + match.end()
+    """A store of credentials and something that sends: in one script, or, in prose, on one line."""
+    for piece in (re.finditer(r"[^\n]+", text) if not code else re.finditer(r"(?s).+", text)):
+        stores = list(_STORES.finditer(piece.group()))
+        if stores and _OUT.search(piece.group()):
+            # A publishing tool has business with .pypirc; nothing has any with a private key.
+            worst = next((store for store in stores if not _CLIENT.search(store.group())), None)
+            start, end = (worst or stores[0]).span()
+            severity = HIGH if worst else MEDIUM
+            yield Rule.TAKES_CREDENTIALS, severity, piece.start() + start, piece.start() + end
             return
 
 
