@@ -22,7 +22,7 @@ LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits
 cards failures errorlikeness ratings evidence
-declared errortexts
+declared errortexts review
 answers
 config
 briefs database

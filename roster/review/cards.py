@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from roster.cards import Card, Kind
 from roster.review.findings import MESSAGES, Finding, Rule, Severity
-from roster.review.hidden import hidden_in, mixed_word, spelled_in_tags
+from roster.review.hidden import hidden_in, spelled_in_tags
 from roster.review.orders import Foreign, Found, orders_in, orders_in_name
 from roster.review.scripts import commands_in
 from roster.review.text import BODY_LIMIT, FIELD_LIMIT, bounded, fold_text, visible
@@ -205,10 +205,10 @@ def _decoded(text: str) -> Iterator[tuple[str, int, int]]:
                 continue
             if plain.isprintable() or "\n" in plain:
                 yield plain, *match.span()
-    if match := _PERCENT.search(text):
-        yield unquote(match.group()[:4_000]), *match.span()
-    if match := _ROT.search(text):
-        yield codecs.decode(text[match.start() : match.start() + 4_000], "rot13"), *match.span()
+    if percent := _PERCENT.search(text):
+        yield unquote(percent.group()[:4_000]), *percent.span()
+    if rot := _ROT.search(text):
+        yield codecs.decode(text[rot.start() : rot.start() + 4_000], "rot13"), *rot.span()
     if not text.isascii() and (hidden := spelled_in_tags(text)):
         yield hidden, 0, min(len(text), 160)
 

@@ -11,6 +11,7 @@ __all__ = ["Cue", "cue"]
 
 Cue = re.Pattern[str]
 
+_ANY = "~"
 _GAP = r"(?:\W+\w+){0,7}?"
 _SEPARATOR = r"\W{1,4}"
 
@@ -33,18 +34,17 @@ def cue(name: str) -> Cue:
     return _table()[name]
 
 
-def _wording(tokens: list[str], lists: dict[str, str]) -> str:
+def _wording(steps: list[str], lists: dict[str, str]) -> str:
     """One line as a pattern; what may be left out takes the space after it along."""
     out, begun = "", False
-    for token in tokens:
-        if token == "~":
+    for step in steps:
+        if step == _ANY:
             out += _GAP
             continue
         for name, words in lists.items():
-            token = token.replace(f"{{{name}}}", words)
-        words = token.split("|")
-        choices = f"(?:{'|'.join(_word(word.removesuffix('?')) for word in words)})"
-        if any(word.endswith("?") for word in words):
+            step = step.replace(f"{{{name}}}", words)
+        choices = f"(?:{'|'.join(_word(word.removesuffix('?')) for word in step.split('|'))})"
+        if "?" in step:
             out += f"(?:{_SEPARATOR}{choices})?" if begun else f"(?:{choices}{_SEPARATOR})?"
         else:
             out += f"{_SEPARATOR}{choices}" if begun else choices

@@ -28,10 +28,14 @@ def hidden_in(text: str) -> Iterator[tuple[Rule, Severity, int, int]]:
     """(rule, severity, start, end) of hidden characters, at most one of each rule."""
     if not text.isascii():
         yield from _unicode(text)
-    if match := _CONTROL.search(text):
-        yield Rule.CONTROLS, Severity.MEDIUM, *match.span()
+    if control := _CONTROL.search(text):
+        yield Rule.CONTROLS, Severity.MEDIUM, *control.span()
     for match in _BLANK.finditer(text):
-        if match.end() < len(text) and match.start() > 0 and (len(match.group()) >= 400 or match.group().count("\n") >= 40):
+        if (
+            match.end() < len(text)
+            and match.start() > 0
+            and (len(match.group()) >= 400 or match.group().count("\n") >= 40)
+        ):
             yield Rule.PADDING, Severity.MEDIUM, match.end(), min(len(text), match.end() + 80)
             break
 
@@ -42,13 +46,13 @@ def _unicode(text: str) -> Iterator[tuple[Rule, Severity, int, int]]:
         if match.start() not in flags:
             yield Rule.TAGS, Severity.HIGH, *match.span()
             break
-    if match := _SELECTORS.search(text):
-        yield Rule.SELECTORS, Severity.HIGH, *match.span()
-    if match := _BIDI.search(text):
+    if selectors := _SELECTORS.search(text):
+        yield Rule.SELECTORS, Severity.HIGH, *selectors.span()
+    if bidi := _BIDI.search(text):
         rtl = any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
         override = _OVERRIDE.search(text)
         severity = Severity.LOW if rtl and not override else Severity.MEDIUM if rtl or not override else Severity.HIGH
-        yield Rule.BIDI, severity, *(override or match).span()
+        yield Rule.BIDI, severity, *(override or bidi).span()
     zero = list(_ZERO.finditer(text))
     run = _ZERO_RUN.search(text)
     if zero or run:

@@ -32,10 +32,10 @@ def shadowing(cards: Iterable[Card]) -> dict[str, list[Finding]]:
         servers.setdefault(card.server, []).append(card)
     for one, two, severity in _pairs_of_servers(sorted(servers)):
         shared = {card.name for card in servers[one]} & {card.name for card in servers[two]}
-        for server, other in ((one, two), (two, one)):
+        for server, twin in ((one, two), (two, one)):
             for card in servers[server]:
                 if card.name in shared:
-                    _note(found, card, Rule.LOOKALIKE_SERVER, severity, "server", f"{server} / {other}")
+                    _note(found, card, Rule.LOOKALIKE_SERVER, severity, "server", f"{server} / {twin}")
     return found
 
 
@@ -88,8 +88,11 @@ def _slip(one: str, two: str) -> bool:
     """Whether two names differ by a letter doubled or by two letters swapped: a typing error, not another word."""
     if len(one) == len(two):
         differ = [i for i in range(len(one)) if one[i] != two[i]]
-        return len(differ) == 2 and differ[1] == differ[0] + 1 and one[differ[0]] == two[differ[1]] and (
-            one[differ[1]] == two[differ[0]]
+        return (
+            len(differ) == 2
+            and differ[1] == differ[0] + 1
+            and one[differ[0]] == two[differ[1]]
+            and (one[differ[1]] == two[differ[0]])
         )
     short, long = sorted((one, two), key=len)
     if len(long) != len(short) + 1:

@@ -28,7 +28,9 @@ _CLOSER = re.compile(r"</(tool_?description|tool|description|system|function|ava
 _SYSTEM_LINE = re.compile(
     r"(?:^|[\n.!?>]\s?)\W{0,6}(?:system|developer)(?: (?:message|note|override|instruction|requirement))?\s?[:>]\s?\w"
 )
-_DIALOGUE = re.compile(r"(?:^|[\n.!?] ?)(?:assistant|human): ?(?:sure|ok|okay|yes|certainly|i |please|now|run|read|send|do|of course)")
+_DIALOGUE = re.compile(
+    r"(?:^|[\n.!?] ?)(?:assistant|human): ?(?:sure|ok|okay|yes|certainly|i |please|now|run|read|send|do|of course)"
+)
 _BLOCK = re.compile(r"<(?:important|system|critical|urgent|secret|instructions?|admin|attention|priority)[ _\w]{0,20}>")
 _QUOTE = re.compile(r"\"[^\"\n]{1,200}\"|'[^'\n]{2,200}'(?!\w)")
 _PASSIVE = re.compile(
@@ -36,15 +38,23 @@ _PASSIVE = re.compile(
     r"(?:given|passed|supplied|sent|uploaded|provided|included|attached|forwarded|placed|put|copied|appended|posted|mailed)\b"
     r"|\bgiven as\b|\bgoes? to\b|\bgo to\b|\brequires?\b|\bis mandatory\b"
 )
-_SHELL = re.compile(r"\b(?:prepend|run|execute|type|start)\b.{0,20}[\"']?\b(?:chmod|curl|wget|sudo|rm|nc|bash|sh|powershell|dd)\b [^\s]")
+_SHELL = re.compile(
+    r"\b(?:prepend|run|execute|type|start)\b.{0,20}[\"']?\b(?:chmod|curl|wget|sudo|rm|nc|bash|sh|powershell|dd)\b [^\s]"
+)
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_-]{5,}")
 _THEIRS = re.compile(
     r"\buser'?s?'?\b|\b(?:workspace|environment|machine|computer|browser|home folder|home directory|repository|disk)\b"
     r"|用户|ユーザー|usuario|nutzer|utilisateur"
 )
-_OWN = re.compile(r"\b(?:so far|up to (?:now|this|date)|with the user|of your|your own|you (?:have|were|remember|know)|told you|hidden)\b")
+_OWN = re.compile(
+    r"\b(?:so far|up to (?:now|this|date)|with the user|of your|your own|told you|hidden"
+    r"|you (?:have|were|remember|know))\b"
+)
+_CONTEXT = re.compile(r"system prompt|verbatim|you were given|own instructions|so far|this conversation|user's")
 _ARGUMENT = re.compile(r"[\"'][a-z_][\w.-]{0,40}[\"']|\b(?:argument|parameter|field|input|campo|feld|champ)\b")
-_SPEAKS_ILL = re.compile(r"\b(?:broken|wrong|deprecated|unsafe|insecure|compromised|outdated|(?:do not|don't|never|stop) us(?:e|ing))\b")
+_SPEAKS_ILL = re.compile(
+    r"\b(?:broken|wrong|deprecated|unsafe|insecure|compromised|outdated|(?:do not|don't|never|stop) us(?:e|ing))\b"
+)
 _REACH = 3
 """A negation this many words before a verb makes it something not to do."""
 
@@ -100,7 +110,7 @@ def orders_in(folded: Folded, foreign: Foreign, *, skill: bool, parameter: bool)
             pair = _Window(folded.text[at : sentences[i + 1][0] + len(sentences[i + 1][1])])
         else:
             pair = one
-        for found in _of_two(pair, one, foreign, skill=skill):
+        for found in _of_two(pair, one, skill=skill):
             yield _moved(found, at)
     for match in _CHAT_MARKUP.finditer(folded.text):
         yield Found(Rule.FAKE_MARKUP, MEDIUM if skill else HIGH, *match.span())
@@ -154,18 +164,19 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
         if sends and _SINK.search(window.text) and (window.has("must") or window.has("all") or not skill):
             if window.has("must") or whole:
                 yield Found(Rule.SENDS_OUT, HIGH if _ADDRESS.search(window.text) and whole else MEDIUM, *match.span())
+        elif parameter and (whole or sends or passes) and _CONTEXT.search(window.text):
+            yield Found(Rule.WANTS_CONTEXT, MEDIUM, *match.span())
         elif (sends or passes) and not skill and (whole or _OWN.search(window.text)):
             yield Found(Rule.SENDS_OUT, MEDIUM, *match.span())
-        elif parameter and (whole or sends or passes) and re.search(
-            r"system prompt|verbatim|you were given|own instructions|so far|this conversation|user's", window.text
-        ):
-            yield Found(Rule.WANTS_CONTEXT, MEDIUM, *match.span())
 
 
 def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
     """What is out of place in a tool's text and may be in place in a skill's."""
     if match := window.has("first"):
-        calls = re.search(r"\b(?:call|invok|run|use|using|load|execut|rout|consult|come|goes|ruf|aufruf|appel|utilis|llam|usa)\w*\b|调用|使用|运行|呼び", window.text)
+        calls = re.search(
+            r"\b(?:call|invok|run|use|using|load|execut|rout|consult|come|goes|ruf|aufruf|appel|utilis|llam|usa)\w*\b|调用|使用|运行|呼び",
+            window.text,
+        )
         if calls and (window.has("must") or _opens(window, match)):
             yield Found(Rule.RUNS_FIRST, MEDIUM, *match.span())
     if match := window.has("standing"):
@@ -174,7 +185,12 @@ def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
         yield Found(Rule.PREFERS_ITSELF, MEDIUM, *match.span(), lift=False)
     if match := window.has("redirect"):
         yield Found(Rule.OTHER_TOOLS, MEDIUM, *match.span())
-    if (match := window.has("personal")) and window.verb("send") and window.has("must") and _ADDRESS.search(window.text):
+    if (
+        (match := window.has("personal"))
+        and window.verb("send")
+        and window.has("must")
+        and _ADDRESS.search(window.text)
+    ):
         yield Found(Rule.SENDS_OUT, MEDIUM, *match.span())
     if match := window.has("phish"):
         yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *match.span())
@@ -191,7 +207,7 @@ def _of_a_tool(window: _Window, foreign: Foreign) -> Iterator[Found]:
             break
 
 
-def _of_two(window: _Window, one: _Window, foreign: Foreign, *, skill: bool) -> Iterator[Found]:
+def _of_two(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found]:
     """What the first sentence gives away with the help of the next one."""
     yield from _of_secrets(window, one, skill=skill)
     if (match := one.has("decode")) and one.has("act") and re.search(r"[a-z0-9+/=]{40}|rot[ -]?13", window.text):
@@ -200,30 +216,34 @@ def _of_two(window: _Window, one: _Window, foreign: Foreign, *, skill: bool) -> 
 
 def _of_secrets(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found]:
     """Files that hold secrets, then secrets by kind: fetched, and handed over as an argument or sent away."""
+    if skill:
+        yield from _of_secrets_in_a_skill(one)
+        return
     reads, sends, content = window.verb("read"), window.verb("send"), window.has("content")
     passes = window.verb("pass") or (_PASSIVE.search(window.text) and _ARGUMENT.search(window.text))
     addressed = _ADDRESS.search(window.text)
     if (place := one.has("place")) and not _cited(one, place):
-        out = (sends or passes) and (addressed or _SINK.search(window.text[place.end() :]))
-        if out and (content or reads or sends):
-            yield Found(Rule.DEMANDS_SECRETS, MEDIUM if skill and not window.has("must") else HIGH, *place.span())
-        elif not skill and passes and content and (reads or window.has("must")):
+        away = (sends or passes) and (addressed or _SINK.search(window.text[place.end() :]))
+        if (away and (content or reads or sends)) or (passes and content and (reads or window.has("must"))):
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *place.span())
-        elif not skill and (passes or sends) and (reads or content or window.has("must")) and not window.has("cite"):
+        elif (passes or sends) and (reads or content or window.has("must")) and not window.has("cite"):
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *place.span())
-    elif (kind := one.has("kind")) and not _cited(one, kind):
-        theirs = _THEIRS.search(one.text)
-        if skill:
-            if one.verb("gather") and sends and addressed:
-                yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
-        elif theirs and addressed and sends:
+    elif (kind := one.has("kind")) and _THEIRS.search(one.text) and not _cited(one, kind):
+        puts = window.verb("pass")
+        if addressed and sends:
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
-        elif theirs and window.verb("pass") and (reads or content or window.has("must")):
+        elif (puts and (reads or content or window.has("must"))) or (sends and _ARGUMENT.search(window.text)):
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
-        elif theirs and sends and _ARGUMENT.search(window.text):
-            yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
-        elif theirs and one.verb("gather") and window.verb("pass") and window.has("must"):
-            yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
+
+
+def _of_secrets_in_a_skill(one: _Window) -> Iterator[Found]:
+    """A skill may read what it needs to sign in; it has no business sending it away."""
+    sends = one.verb("send")
+    if (place := one.has("place")) and sends and _SINK.search(one.text) and not _cited(one, place):
+        yield Found(Rule.DEMANDS_SECRETS, HIGH if one.has("must") else MEDIUM, *place.span())
+    elif (kind := one.has("kind")) and sends and one.verb("gather") and _ADDRESS.search(one.text):
+        if not _cited(one, kind):
+            yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
 
 
 _NAMES: Mapping[Rule, re.Pattern[str]] = {

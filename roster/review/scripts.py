@@ -22,7 +22,9 @@ _FETCH_RUN = re.compile(
     r"\b(?:download|fetch|get|grab)\b[^\n.]{0,40}https?://\S{1,200}[^\n]{0,40}\b(?:and|then)\b[^\n]{0,20}\b(?:run|execute|start|launch)\b",
     re.IGNORECASE,
 )
-_PLAIN_HTTP = re.compile(r"http://(?!localhost|127\.|0\.0\.0\.0)|https?://\d{1,3}(?:\.\d{1,3}){3}|downloadstring", re.IGNORECASE)
+_PLAIN_HTTP = re.compile(
+    r"http://(?!localhost|127\.|0\.0\.0\.0)|https?://\d{1,3}(?:\.\d{1,3}){3}|downloadstring", re.IGNORECASE
+)
 _DECODES = r"(?:b64decode|a2b_base64|b32decode|b85decode|atob|fromhex|unhexlify|decompress|marshal\.loads|fromcharcode|'base64'|\"base64\"|rot.?13|frombase64string|unescape)"
 _DECODED = re.compile(
     rf"(?:\b(?:exec|eval|system|popen|Function|__import__|child_process)\b[^\n;]{{0,8}}\()[^\n;]{{0,160}}{_DECODES}"
@@ -91,7 +93,7 @@ def commands_in(text: str, *, code: bool) -> Iterator[tuple[Rule, Severity, int,
 
 def _credentials(text: str, code: bool) -> Iterator[tuple[Rule, Severity, int, int]]:
     """A store of credentials and something that sends: in one script, or, in prose, on one line."""
-    for piece in (re.finditer(r"[^\n]+", text) if not code else re.finditer(r"(?s).+", text)):
+    for piece in re.finditer(r"[^\n]+", text) if not code else re.finditer(r"(?s).+", text):
         stores = list(_STORES.finditer(piece.group()))
         if stores and _OUT.search(piece.group()):
             # A publishing tool has business with .pypirc; nothing has any with a private key.
@@ -108,16 +110,20 @@ def _persistence(text: str) -> Iterator[tuple[Rule, Severity, int, int]]:
         found = match.group()
         if _SCHEDULE.search(found):
             line = text[text.rfind("\n", 0, match.start()) + 1 : match.end() + 300].split("\n")[0]
-            severity = MEDIUM if re.search(r"curl|wget|/dev/tcp|base64|\bnc\b", line) and _SETS_CRON.search(line) else LOW
+            severity = (
+                MEDIUM if re.search(r"curl|wget|/dev/tcp|base64|\bnc\b", line) and _SETS_CRON.search(line) else LOW
+            )
         else:
-            severity = HIGH if "authorized_keys" in found or re.search(r"curl|wget|\bnc\b|base64|eval", found) else MEDIUM
+            severity = (
+                HIGH if "authorized_keys" in found or re.search(r"curl|wget|\bnc\b|base64|eval", found) else MEDIUM
+            )
         if best is None or severity.rank < best[0].rank:
             best = (severity, *match.span())
-    if match := _TRUST.search(text):
-        line = text[text.rfind("\n", 0, match.start()) + 1 : match.end()]
+    if trust := _TRUST.search(text):
+        line = text[text.rfind("\n", 0, trust.start()) + 1 : trust.end()]
         if re.search(r"\b(?:add|append|write|put|insert|set|change|edit)\b", line, re.IGNORECASE) and (
             best is None or best[0] is LOW
         ):
-            best = (MEDIUM, *match.span())
+            best = (MEDIUM, *trust.span())
     if best is not None:
         yield Rule.PERSISTS, *best

@@ -1,4 +1,4 @@
-"""Text as it is reviewed: bounded, folded so that spellings of one word are one, and shown with nothing hidden. Pure."""
+"""Text as it is reviewed: bounded, folded so that all spellings of a word are one, shown with nothing hidden. Pure."""
 
 from __future__ import annotations
 
@@ -16,15 +16,18 @@ BODY_LIMIT = 60_000
 SENTENCE_LIMIT = 400
 """No rule looks at more at once, so that the work grows with the length of a text and not with its square."""
 
-CONFUSABLE = str.maketrans(
-    "аеорсхуіјѕԁһԛԝьвкмнтгпαονρτυικε", "aeopcxyijsdhqwbbkmhtrnaovptuike"
-)
+CONFUSABLE = str.maketrans("аеорсхуіјѕԁһԛԝьвкмнтгпαονρτυικε", "aeopcxyijsdhqwbbkmhtrnaovptuike")
 """Cyrillic and Greek small letters that are drawn like Latin ones."""
 _LEET = {"0": "o", "1": "i", "3": "e", "4": "a", "5": "s", "7": "t"}
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;:?]{0,40}[ -/]?[@-~]|\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|[@-Z\\-_])")
 _WORD = re.compile(r"[^\W\d_]+")
-_LEET_DIGIT = re.compile(r"(?<=[^\W\d_])[013457](?=[^\W\d_])")
+_LEET_DIGIT = re.compile(
+    r"(?<=[^\W\d_])[013457](?=[^\W\d_])"  # pr3vious
+    r"|(?<![\w.])[013457](?=[^\W\d_]{3})"  # 1gnore
+    r"|(?<=[^\W\d_]{3})[013457](?!\w)"  # ignor3; not rot13, not v1
+)
+_EMPHASIS = re.compile(r"(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])")
 # Single letters with one mark between them: i g n o r e, i.g.n.o.r.e.
 _SPACED = re.compile(r"(?<![\w.])[^\W\d_](?:[ .\-_·][^\W\d_]){4,}(?!\w)")
 _SPACE = re.compile(r"\s+")
@@ -83,9 +86,13 @@ def fold_text(source: str) -> Folded:
             word = match.group()
             if not word.isascii() and any(c.isascii() for c in word):
                 put |= {
-                    match.start() + i: other for i, c in enumerate(word) if (other := c.lower().translate(CONFUSABLE)) != c
+                    match.start() + i: other
+                    for i, c in enumerate(word)
+                    if (other := c.lower().translate(CONFUSABLE)) != c
                 }
     put |= {match.start(): _LEET[match.group()] for match in _LEET_DIGIT.finditer(source)}
+    for match in _EMPHASIS.finditer(source):
+        gone[match.start() : match.end()] = [True] * (match.end() - match.start())
     for match in _SPACED.finditer(source):
         for i in range(match.start() + 1, match.end(), 2):
             gone[i] = True
