@@ -98,8 +98,8 @@ class _Window:
 def orders_in(folded: Folded, foreign: Foreign, *, skill: bool, parameter: bool) -> Iterator[Found]:
     """Everything in a field that reads like an order, with its place in the folded text.
 
-    foreign: whether a word is the name of another server's tool. skill: instructing is what a skill is for, so only what would harm the
-    user counts. parameter: the field describes an argument, where a bare noun is a demand.
+    foreign: whether a word is the name of another server's tool. skill: instructing is what a skill is for, so only
+    what would harm the user counts. parameter: the field describes an argument, where a bare noun is a demand.
     """
     sentences = [pair for pair in folded.sentences() if len(pair[1]) > 3]
     for i, (at, sentence) in enumerate(sentences):
@@ -241,18 +241,21 @@ def _of_secrets_in_a_skill(one: _Window) -> Iterator[Found]:
     sends = one.verb("send")
     if (place := one.has("place")) and sends and _SINK.search(one.text) and not _cited(one, place):
         yield Found(Rule.DEMANDS_SECRETS, HIGH if one.has("must") else MEDIUM, *place.span())
-    elif (kind := one.has("kind")) and sends and one.verb("gather") and _ADDRESS.search(one.text):
-        if not _cited(one, kind):
-            yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
+        return
+    kind = one.has("kind")
+    if kind and sends and one.verb("gather") and _ADDRESS.search(one.text) and not _cited(one, kind):
+        yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
 
 
 _NAMES: Mapping[Rule, re.Pattern[str]] = {
     Rule.DEMANDS_SECRETS: re.compile(
-        r"\b(?:content|contents|read|reading|from|dump|all)\b.*\b(?:id rsa|ssh (?:private )?key|aws credentials|passwd|private key|env file"
-        r"|api keys|passwords|credentials)\b|\b(?:id rsa|etc passwd|aws credentials|ssh key)\b.*\bcontents?\b"
+        r"\b(?:contents?|read|reading|from|dump|all)\b.*"
+        r"\b(?:id rsa|ssh (?:private )?key|aws credentials|passwd|private key|env file|api keys|passwords)\b"
+        r"|\b(?:id rsa|etc passwd|aws credentials|ssh key)\b.*\bcontents?\b"
     ),
     Rule.WANTS_CONTEXT: re.compile(
-        r"\b(?:full|entire|all|whole|complete)\b.*\b(?:conversation|chat|system prompt|history)\b.*\b(?:prompt|history|and|messages)\b"
+        r"\b(?:full|entire|all|whole|complete)\b.*\b(?:conversation|chat|system prompt|history)\b.*"
+        r"\b(?:prompt|history|and|messages)\b"
         r"|\b(?:conversation|chat) (?:history|log)\b.*\bsystem prompt\b"
     ),
     Rule.OVERRIDES: re.compile(r"\b(?:ignore|disregard|forget)\b.*\b(?:instructions|rules|prompt)\b"),

@@ -11,68 +11,93 @@ __all__ = ["commands_in"]
 
 HIGH, MEDIUM, LOW = Severity.HIGH, Severity.MEDIUM, Severity.LOW
 
-_SH = r"(?:sudo (?:-\w+ )?)?(?:/bin/|/usr/bin/env )?(?:ba|z|da|k|fi)?sh\b|(?:sudo )?(?:python3?|perl|ruby|node)\b"
+
+def _any(*patterns: str) -> re.Pattern[str]:
+    return re.compile("|".join(patterns), re.IGNORECASE)
+
+
+_SH = r"(?:(?:sudo (?:-\w+ )?)?(?:/bin/|/usr/bin/env )?(?:ba|z|da|k|fi)?sh\b|(?:sudo )?(?:python3?|perl|ruby|node)\b)"
 _GETS = r"\b(?:curl|wget)\b[^\n|;&]{0,300}"
-_PIPE = re.compile(rf"{_GETS}\|\s*(?:{_SH})|\b(?:ba)?sh\b[^\n]{{0,20}}(?:<\(|\$\()\s*{_GETS}"
-                   r"|\b(?:iex|invoke-expression)\b[^\n]{0,80}(?:downloadstring|iwr|invoke-webrequest|irm)"
-                   r"|(?:downloadstring|\biwr\b|\birm\b|invoke-webrequest)[^\n|]{0,200}\|\s*(?:iex|invoke-expression)\b"
-                   rf"|{_GETS}(?:-o|-O|>)\s?(\S{{1,80}})[^\n]{{0,40}}(?:&&|;)\s*(?:chmod [^\n]{{0,80}}(?:&&|;)\s*)?(?:{_SH})? ?\1",
-                   re.IGNORECASE)  # fmt: skip
-_FETCH_RUN = re.compile(
-    r"\b(?:download|fetch|get|grab)\b[^\n.]{0,40}https?://\S{1,200}[^\n]{0,40}\b(?:and|then)\b[^\n]{0,20}\b(?:run|execute|start|launch)\b",
-    re.IGNORECASE,
+_IEX = r"(?:iex|invoke-expression)\b"
+_PIPE = _any(
+    rf"{_GETS}\|\s*{_SH}",
+    rf"\b(?:ba)?sh\b[^\n]{{0,20}}(?:<\(|\$\()\s*{_GETS}",
+    rf"\b{_IEX}[^\n]{{0,80}}(?:downloadstring|iwr|invoke-webrequest|irm)",
+    rf"(?:downloadstring|\biwr\b|\birm\b|invoke-webrequest)[^\n|]{{0,200}}\|\s*{_IEX}",
+    # Saved, perhaps made executable, and run by the name it was saved under.
+    rf"{_GETS}(?:-o|>)\s?(\S{{1,80}})[^\n]{{0,40}}(?:&&|;)\s*(?:chmod [^\n]{{0,80}}(?:&&|;)\s*)?(?:{_SH})? ?\1",
 )
-_PLAIN_HTTP = re.compile(
-    r"http://(?!localhost|127\.|0\.0\.0\.0)|https?://\d{1,3}(?:\.\d{1,3}){3}|downloadstring", re.IGNORECASE
+_FETCH_RUN = _any(
+    r"\b(?:download|fetch|get|grab)\b[^\n.]{0,40}https?://\S{1,200}[^\n]{0,40}\b(?:and|then)\b[^\n]{0,20}"
+    r"\b(?:run|execute|start|launch)\b"
 )
-_DECODES = r"(?:b64decode|a2b_base64|b32decode|b85decode|atob|fromhex|unhexlify|decompress|marshal\.loads|fromcharcode|'base64'|\"base64\"|rot.?13|frombase64string|unescape)"
-_DECODED = re.compile(
-    rf"(?:\b(?:exec|eval|system|popen|Function|__import__|child_process)\b[^\n;]{{0,8}}\()[^\n;]{{0,160}}{_DECODES}"
-    r"|\bbase64 (?:-d|-D|--decode)\b[^\n|]{0,60}\|\s*(?:" + _SH + r")"
-    r"|\beval\b[^\n]{0,10}\$\([^\n]{0,2000}\bbase64 (?:-d|-D|--decode)"
-    r"|\bpowershell(?:\.exe)?\b[^\n]{0,80}\s-(?:e|ec|enc|encodedcommand)\s+[A-Za-z0-9+/=]{20}"
-    r"|\b(?:exec|eval)\s*\(\s*(?:''|\"\")?\.?join\s*\([^\n]{0,40}chr\b"
-    r"|\bxxd -r\b[^\n|]{0,60}\|\s*(?:" + _SH + r")",
-    re.IGNORECASE,
+_PLAIN_HTTP = _any(r"http://(?!localhost|127\.|0\.0\.0\.0)", r"https?://\d{1,3}(?:\.\d{1,3}){3}", "downloadstring")
+_RUN = r"(?:\b(?:exec|eval|system|popen|Function|__import__|child_process)\b[^\n;]{0,8}\()"
+_DECODES = (
+    r"(?:b64decode|a2b_base64|b32decode|b85decode|atob|fromhex|unhexlify|decompress|marshal\.loads|fromcharcode"
+    r"|'base64'|\"base64\"|rot.?13|frombase64string|unescape)"
 )
-_SHELLS = re.compile(
-    r"/dev/(?:tcp|udp)/[\w.$\{\}-]+/[\d$]|\b(?:nc|ncat|netcat)\b[^\n]{0,60}\s-\w*[ec]\s?\S*(?:sh|cmd)|\bbash -i\s*(?:>&|&>)"
-    r"|\bmkfifo\b[^\n]{0,120}\bnc\b|\bos\.dup2\s*\([^\n]{0,60}\bfileno\b|\bsocat\b[^\n]{0,120}\bexec:[^\n]{0,20}sh"
-    r"|\bpty\.spawn\s*\([^\n]{0,30}sh\b",
-    re.IGNORECASE,
+_UNBASE64 = r"\bbase64 (?:-d|-D|--decode)\b"
+_DECODED = _any(
+    rf"{_RUN}[^\n;]{{0,160}}{_DECODES}",
+    rf"{_UNBASE64}[^\n|]{{0,60}}\|\s*{_SH}",
+    rf"\beval\b[^\n]{{0,10}}\$\([^\n]{{0,400}}{_UNBASE64}",
+    r"\bpowershell(?:\.exe)?\b[^\n]{0,80}\s-(?:e|ec|enc|encodedcommand)\s+[A-Za-z0-9+/=]{20}",
+    r"\b(?:exec|eval)\s*\(\s*(?:''|\"\")?\.?join\s*\([^\n]{0,40}chr\b",
+    rf"\bxxd -r\b[^\n|]{{0,60}}\|\s*{_SH}",
 )
-_STORES = re.compile(
-    r"(?:~|\$HOME|\$\{HOME\}|%USERPROFILE%|home\(\)|homedir\(\))?[/\\'\", ()+]{0,6}"
-    r"(?:\.ssh\b|\.aws[/\\'\", ]{1,4}credentials|\.gnupg\b|\.netrc\b|\.kube[/\\'\", ]{1,4}config|\.docker[/\\'\", ]{1,4}config\.json|\.git-credentials"
-    r"|\.config[/\\]gcloud|\.npmrc\b|\.pypirc\b|Login Data|cookies\.sqlite|[/\\]Cookies\b|Keychains?\b[/\\]|wallet\.dat|id_rsa|id_ed25519|logins\.json)"
-    r"|\bsecurity (?:find-generic-password|dump-keychain|find-internet-password)"
-    r"|(?:json\.dumps|str|dict)\(\s*(?:dict\()?os\.environ|json\.stringify\(process\.env\)|\b(?:env|printenv)\b\s*\|",
-    re.IGNORECASE,
+_SHELLS = _any(
+    r"/dev/(?:tcp|udp)/[\w.$\{\}-]{1,80}/[\d$]",
+    r"\b(?:nc|ncat|netcat)\b[^\n]{0,60}\s-\w{0,4}[ec]\s?\S{0,40}(?:sh|cmd)",
+    r"\bbash -i\s*(?:>&|&>)",
+    r"\bmkfifo\b[^\n]{0,120}\bnc\b",
+    r"\bos\.dup2\s*\([^\n]{0,60}\bfileno\b",
+    r"\bsocat\b[^\n]{0,120}\bexec:[^\n]{0,20}sh",
+    r"\bpty\.spawn\s*\([^\n]{0,30}sh\b",
 )
-_CLIENT = re.compile(r"\.(?:npmrc|pypirc|netrc|kube|docker)", re.IGNORECASE)
-_OUT = re.compile(
-    r"\brequests\.(?:post|put)|\bhttpx\.(?:post|put)|\burlopen\s*\(|\burllib\.request|\bfetch\s*\(|\baxios(?:\.post)?\s*\(|\bhttps?\.request\s*\("
-    r"|\bcurl\b[^\n]{0,200}(?:\s-(?:d|F|T)\b|--data|--upload|-X ?(?:POST|PUT)|\$\(|\$\{?\w)|\bwget\b[^\n]{0,120}--post|\b(?:nc|ncat)\b\s+\S+\s+\d"
-    r"|\bscp\b[^\n]{0,120}\w@|\bInvoke-(?:WebRequest|RestMethod)\b|\bsmtplib\b|\bsocket\.(?:socket|create_connection|gethostbyname)|\bnslookup\b|\bdig\b \S*\$",
-    re.IGNORECASE,
+_STEP = r"[/\\'\", ]{1,4}"  # between the parts of a path, also where code joins them
+_STORES = _any(
+    r"\.ssh\b",
+    rf"\.aws{_STEP}credentials",
+    r"\.gnupg\b",
+    r"\.netrc\b|\.npmrc\b|\.pypirc\b|\.git-credentials",
+    rf"\.kube{_STEP}config|\.docker{_STEP}config\.json|\.config{_STEP}gcloud",
+    r"Login Data|cookies\.sqlite|[/\\]Cookies\b|logins\.json|Keychains?[/\\]",
+    r"wallet\.dat|id_rsa|id_ed25519",
+    r"\bsecurity (?:find-generic-password|dump-keychain|find-internet-password)",
+    r"(?:json\.dumps|str|dict)\(\s*(?:dict\()?os\.environ|json\.stringify\(process\.env\)|\b(?:env|printenv)\b\s*\|",
 )
-_STARTUP = r"(?:~|\$HOME|\$\{HOME\})?/?\.(?:bashrc|zshrc|bash_profile|profile|zprofile|zshenv|config/fish/config\.fish)"
+_CLIENT = _any(r"\.(?:npmrc|pypirc|netrc|kube|docker)")
+_OUT = _any(
+    r"\b(?:requests|httpx)\.(?:post|put)",
+    r"\burlopen\s*\(|\burllib\.request",
+    r"\bfetch\s*\(|\baxios(?:\.post)?\s*\(|\bhttps?\.request\s*\(",
+    r"\bcurl\b[^\n]{0,200}(?:\s-(?:d|F|T)\b|--data|--upload|-X ?(?:POST|PUT)|\$\(|\$\{?\w)",
+    r"\bwget\b[^\n]{0,120}--post",
+    r"\b(?:nc|ncat)\b\s+\S{1,100}\s+\d",
+    r"\bscp\b[^\n]{0,120}\w@",
+    r"\bInvoke-(?:WebRequest|RestMethod)\b",
+    r"\bsmtplib\b|\bsocket\.(?:socket|create_connection|gethostbyname)",
+    r"\bnslookup\b|\bdig\b \S{0,80}\$",
+)
+_HOME = r"(?:~|\$HOME|\$\{HOME\})?/?"
+_STARTUP = rf"{_HOME}\.(?:bashrc|zshrc|bash_profile|profile|zprofile|zshenv|config/fish/config\.fish)"
 _RUNS = r"(?:curl|wget|nc|base64|eval|python|bash -|source|nohup|/tmp/|sh -c|\. )"
-_PERSISTS = re.compile(
-    rf"{_RUNS}[^\n]{{0,200}}>>?\s*[\"']?{_STARTUP}|>>\s*[\"']?(?:~|\$HOME|\$\{{HOME\}})?/?\.ssh/authorized_keys"
-    rf"|\b(?:add|append|write|put|insert)\b[^\n]{{0,40}}[`\"']{_RUNS}[^\n]{{0,80}}[`\"'][^\n]{{0,40}}{_STARTUP}"
-    r"|\b(?:crontab|cron\.d)\b[^\n]{0,10}|(?:LaunchAgents|LaunchDaemons)/\S+\.plist|\bschtasks\b[^\n]{0,40}/create"
-    r"|CurrentVersion\\+Run\b",
-    re.IGNORECASE,
+_PERSISTS = _any(
+    rf"{_RUNS}[^\n]{{0,200}}>>?\s*[\"']?{_STARTUP}",
+    rf">>\s*[\"']?{_HOME}\.ssh/authorized_keys",
+    rf"\b(?:add|append|write|put|insert)\b[^\n]{{0,40}}[`\"']{_RUNS}[^\n]{{0,80}}[`\"'][^\n]{{0,40}}{_STARTUP}",
+    r"\b(?:crontab|cron\.d)\b[^\n]{0,10}",
+    r"(?:LaunchAgents|LaunchDaemons)/\S{1,120}\.plist",
+    r"\bschtasks\b[^\n]{0,40}/create",
+    r"CurrentVersion\\+Run\b",
 )
-_SCHEDULE = re.compile(r"crontab|cron\.d|launch|schtasks", re.IGNORECASE)
-_SETS_CRON = re.compile(r"\|\s*crontab\s+-|>>?\s*/etc/cron|crontab\s+\S+\.(?:txt|cron)", re.IGNORECASE)
-_TRUST = re.compile(
+_SCHEDULE = _any("crontab", r"cron\.d", "launch", "schtasks", "currentversion")
+_SETS_CRON = _any(r"\|\s*crontab\s+-", r">>?\s*/etc/cron", r"crontab\s+\S+\.(?:txt|cron)")
+_TRUST = _any(
     r"(?:CLAUDE\.md|AGENTS\.md|\.cursorrules|\.claude/settings(?:\.local)?\.json|settings\.json)[^\n]{0,160}"
-    r"\b(?:allow|allows|accept|approve|turned off|disabled?|bypass|skip|trust|unrestricted|without asking)",
-    re.IGNORECASE,
+    r"\b(?:allow|allows|accept|approve|turned off|disabled?|bypass|skip|trust|unrestricted|without asking)"
 )
-_FENCE = re.compile(r"^(?:```|~~~)", re.MULTILINE)
 
 
 def commands_in(text: str, *, code: bool) -> Iterator[tuple[Rule, Severity, int, int]]:

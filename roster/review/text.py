@@ -27,7 +27,7 @@ _LEET_DIGIT = re.compile(
     r"|(?<![\w.])[013457](?=[^\W\d_]{3})"  # 1gnore
     r"|(?<=[^\W\d_]{3})[013457](?!\w)"  # ignor3; not rot13, not v1
 )
-_EMPHASIS = re.compile(r"(?<![^\W_])_+(?=[^\W_])|(?<=[^\W_])_+(?![^\W_])")
+_EMPHASIS = re.compile(r"(?<!\w)_+(?=[^\W_])|(?<=[^\W_])_+(?!\w)")
 # Single letters with one mark between them: i g n o r e, i.g.n.o.r.e.
 _SPACED = re.compile(r"(?<![\w.])[^\W\d_](?:[ .\-_·][^\W\d_]){4,}(?!\w)")
 _SPACE = re.compile(r"\s+")
