@@ -523,8 +523,8 @@ def test_a_schema_without_end_is_left_in_time() -> None:
 
 @pytest.mark.parametrize(
     "unit",
-    ["a", " ", "\n", "ignore ", "QUJD", "curl ", "eval $(", "![x](https://a/?", "...", "_", "a\u200b", "\"'", "a'-'-", "%41",
-     "LaunchAgents/", "/\\'\", ()+", "\u5ffd\u7565", "\x1b[", "i g n o r e ", "never use other tools before this "],
+    ["a", " ", "\n", "ignore ", "QUJD", "curl ", "eval $(", "![x](https://a/?", "...", "_", "a\u200b", "\"'", "a'-'-",
+     "%41", "LaunchAgents/", "/\\'\", ()+", "\u5ffd\u7565", "\x1b[", "i g n o r e ", "never use other tools "],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", Kind)
 def test_no_text_takes_more_than_its_length(unit: str, kind: Kind) -> None:
