@@ -98,7 +98,9 @@ def _slip(one: str, two: str) -> bool:
     if len(long) != len(short) + 1:
         return False
     at = next((i for i in range(len(short)) if short[i] != long[i]), len(short))
-    return short[at:] == long[at + 1 :] and at > 0 and long[at] == long[at - 1] and long[at].isalpha() and long[at] != "s"
+    return (
+        short[at:] == long[at + 1 :] and at > 0 and long[at] == long[at - 1] and long[at].isalpha() and long[at] != "s"
+    )
 
 
 def _pairs_of_servers(servers: list[str]) -> Iterator[tuple[str, str, Severity]]:

@@ -26,7 +26,9 @@ _CHAT_MARKUP = re.compile(
 )
 _CLOSER = re.compile(r"</(tool_?description|tool|description|system|function|available_tools|tools)>")
 _SYSTEM_LINE = re.compile(
-    r"(?:^|[\n.!?>]\s?)\W{0,6}(?:system|developer)(?: (?:message|note|override|instruction|requirement))?\s?[:>]\s?\w"
+    r"(?:^|[\n.!?] )[(\[]system[)\]] ?\w"
+    r"|(?:^|[\n.!?>]\s?)\W{0,6}(?:system|developer)"
+    r"(?: (?:message|note|override|instruction|requirement))?\s?[:>]\s?\w"
 )
 _DIALOGUE = re.compile(
     r"(?:^|[\n.!?] ?)(?:assistant|human): ?(?:sure|ok|okay|yes|certainly|i |please|now|run|read|send|do|of course)"
@@ -42,19 +44,24 @@ _SHELL = re.compile(
     r"\b(?:prepend|run|execute|type|start)\b.{0,20}[\"']?\b(?:chmod|curl|wget|sudo|rm|nc|bash|sh|powershell|dd)\b [^\s]"
 )
 _IDENTIFIER = re.compile(r"[a-z][a-z0-9_-]{5,}")
+_CONTENT_OF = re.compile(r"\b(?:contents?|text|lines?|data) (?:of|in|from) [\w ]{0,20}[\"'/~.]{0,6}$")
+_BEFORE_THIS = re.compile(r"\bbefore (?:using|calling|invoking|running) th(?:is|e) (?:tool|function)\b")
 _THEIRS = re.compile(
     r"\buser'?s?'?\b|\b(?:workspace|environment|machine|computer|browser|home folder|home directory|repository|disk)\b"
+    r"|\b(?:every|all) (?:password|passphrase|api key|token|secret|credential)s?\b"
     r"|用户|ユーザー|usuario|nutzer|utilisateur"
 )
 _OWN = re.compile(
     r"\b(?:so far|up to (?:now|this|date)|with the user|of your|your own|told you|hidden"
     r"|you (?:have|were|remember|know))\b"
 )
+_ALWAYS = re.compile(r"\balways (?:send|include|pass|attach|forward|supply|add)\b|\bhand over\b")
 _CONTEXT = re.compile(r"system prompt|verbatim|you were given|own instructions|so far|this conversation|user's")
 _ARGUMENT = re.compile(r"[\"'][a-z_][\w.-]{0,40}[\"']|\b(?:argument|parameter|field|input|campo|feld|champ)\b")
 _SPEAKS_ILL = re.compile(
     r"\b(?:broken|wrong|deprecated|unsafe|insecure|compromised|outdated|(?:do not|don't|never|stop) us(?:e|ing))\b"
 )
+_REFUSALS = ("do not", "don't", "never", "no need")
 _REACH = 3
 """A negation this many words before a verb makes it something not to do."""
 
@@ -151,7 +158,8 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
         cited = _cited(window, match)
         yield Found(Rule.CONCEALS, LOW if cited else MEDIUM, *match.span(), lift=not cited)
     if match := window.has("approval"):
-        ordered = window.has("must") or window.has("addressed") or (not parameter and _opens(window, match))
+        imperative = _opens(window, match) or match.group().startswith(_REFUSALS)
+        ordered = window.has("must") or window.has("addressed") or (imperative and not parameter)
         if ordered and not _cited(window, match):
             yield Found(Rule.SKIPS_APPROVAL, MEDIUM, *match.span())
     if (match := window.verb("obey")) and not skill:
@@ -166,7 +174,7 @@ def _of_one(window: _Window, foreign: Foreign, *, skill: bool, parameter: bool) 
                 yield Found(Rule.SENDS_OUT, HIGH if _ADDRESS.search(window.text) and whole else MEDIUM, *match.span())
         elif parameter and (whole or sends or passes) and _CONTEXT.search(window.text):
             yield Found(Rule.WANTS_CONTEXT, MEDIUM, *match.span())
-        elif (sends or passes) and not skill and (whole or _OWN.search(window.text)):
+        elif (sends or passes) and not skill and (whole or _OWN.search(window.text) or _ALWAYS.search(window.text)):
             yield Found(Rule.SENDS_OUT, MEDIUM, *match.span())
 
 
@@ -226,9 +234,14 @@ def _of_secrets(window: _Window, one: _Window, *, skill: bool) -> Iterator[Found
         away = (sends or passes) and (addressed or _SINK.search(window.text[place.end() :]))
         if (away and (content or reads or sends)) or (passes and content and (reads or window.has("must"))):
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *place.span())
-        elif (passes or sends) and (reads or content or window.has("must")) and not window.has("cite"):
+            return
+        hands_over = (passes or sends) and (reads or content or window.has("must")) and not window.has("cite")
+        names_content = _CONTENT_OF.search(one.text[: place.start()]) and _ARGUMENT.search(window.text)
+        if hands_over or names_content:
             yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *place.span())
-    elif (kind := one.has("kind")) and _THEIRS.search(one.text) and not _cited(one, kind):
+    elif (kind := one.has("kind")) and reads and _BEFORE_THIS.search(one.text):
+        yield Found(Rule.DEMANDS_SECRETS, MEDIUM, *kind.span())
+    elif kind and _THEIRS.search(one.text) and not _cited(one, kind):
         puts = window.verb("pass")
         if addressed and sends:
             yield Found(Rule.DEMANDS_SECRETS, HIGH, *kind.span())
