@@ -22,7 +22,7 @@ LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits uptime
 cards failures errorlikeness ratings evidence adapter dwell
-declared errortexts weights contracts
+declared errortexts weights contracts review
 answers origins
 config drift
 briefs database
