@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from roster.backends import Backend, Listing, Pool, State
 from roster.call import Caller
+from roster.cards import card_from_tool
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, open_home
 from roster.database import atomic, open_database
@@ -23,6 +24,7 @@ from roster.draft import Draft, draft
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, StoreError
 from roster.history import History, Limits
+from roster.inspection import Inspector
 from roster.learning import Learner
 from roster.reindex import Writer, embed_missing
 from roster.servernotes import ServerNote
@@ -65,6 +67,7 @@ class Roster:
             Learner(catalogue, needs=kept.learning == "full", clock=clock) if kept.learning != "off" else None
         )
         self.caller = Caller(self.pool, writer, clock, learning=kept.learning, limits=self.limits)
+        self.inspector = Inspector(catalogue, writer)
         self.sightings: dict[str, list[Sighting]] = {}
         self._warned: dict[str, str] = {}
         self._first_lists_until: float | None = None
@@ -97,6 +100,7 @@ class Roster:
                         await to_thread.run_sync(self.warm_up)
                     self._warm.set()
                     await to_thread.run_sync(self._embed)
+                    await to_thread.run_sync(self.review)
                     if not pruned:
                         await to_thread.run_sync(self.prune_history)
                         pruned = True
@@ -160,6 +164,11 @@ class Roster:
             with self.writer.lock:
                 self.learner.keep(History(self.writer.db), self._clock())
 
+    def review(self, on_progress: Callable[[int, int], None] | None = None) -> int:
+        """Read every card on file again if the rules are others now; how many that were. Synchronous."""
+        held = self.config.settings.quarantine != "off"
+        return self.inspector.catch_up(self._clock(), quarantine=held, on_progress=on_progress)
+
     def forget_vectors(self) -> None:
         """Drop this encoder's vectors and start the dense index anew. Synchronous."""
         if self.catalogue.encoder is not None:
@@ -198,6 +207,7 @@ class Roster:
         return True
 
     def _sight(self, backend: Backend, listing: Listing, now: float) -> Sighting:
+        self.inspector.read(card_from_tool(backend.name, row) for row in listing.rows)
         with self.writer.lock:
             sighting = self.writer.registry.sight(
                 backend.name,
@@ -209,7 +219,10 @@ class Roster:
                 quarantine=self.config.settings.quarantine != "off",
                 version=backend.version,
                 configured=self.config.servers.keys(),
+                suspicious=self.inspector.suspicious,
+                review=self.inspector.grave,
             )
+        self.inspector.note([*sighting.added, *sighting.changed])
         if sighting.changed:
             # A definition that is no more must not stay on disk until somebody happens to save the index.
             drop_index(self.home.index)

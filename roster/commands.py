@@ -29,6 +29,7 @@ from roster.lint import Severity
 from roster.lint import lint as find_faults
 from roster.quarantine import print_quarantine, quarantine_json
 from roster.reindex import embed_missing
+from roster.reviewreport import print_review, review_json
 from roster.servernotes import ServerNote
 from roster.terminal import Out, plain, when
 
@@ -92,6 +93,8 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
             roster.forget_vectors()
         with _progress("embedding") as on_progress:
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
+        with _progress("reviewing") as on_progress:
+            roster.review(on_progress)
         roster.prune_history()
         roster.learn(always=True)
         sightings = [sighting for each in roster.sightings.values() for sighting in each]
@@ -207,6 +210,7 @@ def _status(roster: Roster) -> dict[str, Any]:
         "cards": len(living),
         "quarantined": sorted(entry.card.id for entry in living if entry.quarantined),
         "quarantine": quarantine_json(roster),
+        "review": review_json(roster),
         "index": manifest,
         "encoder": encoder,
         "calls": sum(tally.calls for tally in calls.values()),
@@ -255,6 +259,7 @@ def _print_status(seen: dict[str, Any], config: Config) -> None:
     waiting = f", {encoder['unembedded']} texts to embed (roster reindex)" if encoder.get("unembedded") else ""
     console.print(plain(f"encoder: {named}{waiting}"))
     print_quarantine(console, seen["quarantine"], config)
+    print_review(console, seen["review"])
     for problem in [*seen["problems"], *([encoder["error"]] if "error" in encoder else [])]:
         console.print(Text(f"problem: {problem}", style="yellow"))
     for name, server in seen["servers"].items():

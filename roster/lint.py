@@ -18,9 +18,11 @@ from roster.catalogue import Catalogue
 from roster.config import Config, Home, load_config, read_config
 from roster.database import open_database
 from roster.declared import Declared, declared_by_tool
+from roster.dwell import Reason
 from roster.errors import ConfigError, StoreError
 from roster.failures import FailureKind
 from roster.history import History
+from roster.reviews import Reviews
 
 __all__ = ["Finding", "Severity", "lint"]
 
@@ -90,9 +92,23 @@ def _of_database(config: Config, home: Home) -> list[Finding]:
                 found += [Finding(Severity.ERROR, entry.card.id, problem) for problem in problems]
                 found += _contradictions(entry.card.id, own, spec.failures if spec else ())
             found += _reported(_kinds(History(db)), declared)
+            found += _reviewed(db, {entry.card.id: entry.held for entry in catalogue.living()})
     except (StoreError, sqlite3.Error) as error:
         found.append(Finding(Severity.ERROR, home.database.name, str(error)))
     return found
+
+
+def _reviewed(db: sqlite3.Connection, held: Mapping[str, Reason | None]) -> Iterator[Finding]:
+    """What the review found and a person has not settled; the least serious is left to `roster drift ID`."""
+    from roster.review import MESSAGES, Rule
+
+    known = {rule.value: MESSAGES[rule] for rule in Rule}
+    for noted in Reviews(db).all():
+        if noted.card in held and noted.severity != "low" and noted.rule in known:
+            kept_out = held[noted.card] is Reason.REVIEW
+            level = Severity.ERROR if kept_out and noted.severity == "high" else Severity.WARNING
+            remedy = f"roster drift {noted.card}" + (" shows it; kept out of drafts until then" if kept_out else "")
+            yield Finding(level, noted.card, f"{known[noted.rule]} ({noted.rule}, {noted.where}): {remedy}")
 
 
 def _kinds(history: History) -> dict[str, Counter[str]]:

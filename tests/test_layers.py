@@ -28,17 +28,17 @@ config drift
 briefs database
 history lexical encoder dense vectorstore servernotes driftlog holds
 sighting
-registry
+registry reviews
 ranking alternates
 backends
 catalogue
 reindex learning
 draft lint
-recorder
+recorder inspection
 call
 app
 server explain diffs
-serve quarantine records demo evaluation
+serve quarantine reviewreport records demo evaluation
 commands driftreport
 cli
 """.strip().splitlines()
