@@ -79,7 +79,7 @@ def table_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def check(rows: Sequence[dict[str, Any]]) -> None:
     """Print how well texts are read by a table that no text of their source had a part in."""
     fold_of = [zlib.crc32(row["source"].encode()) % FOLDS if "source" in row else None for row in rows]
-    found: Counter[str] = Counter()
+    found: Counter[tuple[str, str]] = Counter()
     for fold in range(FOLDS):
         table = table_of([row for row, its in zip(rows, fold_of, strict=True) if its != fold])
         for row in (row for row, its in zip(rows, fold_of, strict=True) if its == fold):
