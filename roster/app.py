@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -24,8 +25,10 @@ from roster.encoder import open_encoder
 from roster.errors import EncoderError, StoreError
 from roster.history import History, Limits
 from roster.learning import Learner
+from roster.playbook import open_playbook
 from roster.registry import ServerNote, Sighting
 from roster.reindex import Writer, embed_missing
+from roster.skills import Skills
 
 __all__ = ["Roster", "open_roster"]
 
@@ -49,6 +52,7 @@ class Roster:
         home: Home,
         writer: Writer,
         catalogue: Catalogue,
+        skills: Skills,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -56,6 +60,7 @@ class Roster:
         self.home = home
         self.writer = writer
         self.catalogue = catalogue
+        self.skills = skills
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
         kept = config.settings
         self.limits = Limits(kept.history_days, kept.history_outcomes, kept.history_needs)
@@ -85,8 +90,10 @@ class Roster:
             yield self
 
     async def keep_indexed(self) -> None:
-        """Load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong here ends it."""
+        """Read the skills, load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong
+        here ends it."""
         told, pruned = "", False
+        await self.skills.begin()
         try:
             while True:
                 self._news = anyio.Event()
@@ -254,10 +261,12 @@ class Roster:
         if self._patient_until is None:
             self._patient_until = anyio.current_time() + PATIENCE_S
         with anyio.CancelScope(deadline=self._patient_until):
+            await self.skills.ready.wait()
             await self._something_known()
             await self._warm.wait()
             if self.catalogue.missing <= WORTH_WAITING_FOR:
                 await self._indexed.wait()
+        await self.skills.look()
         try:
             made = await to_thread.run_sync(self.draft_now, need, k, limiter=self._drafting)
         except sqlite3.Error as error:
@@ -305,17 +314,23 @@ def open_roster(
     *,
     environ: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.time,
+    here: Path | None = None,
 ) -> Iterator[Roster]:
-    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError."""
+    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError.
+
+    here: the folder whose project skills count; None: the working directory.
+    """
     open_home(home)
     writing = open_database(home.database)
     reading = open_database(home.database)
     servers = [name for name, spec in config.servers.items() if not spec.disabled]
-    catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
+    playbook, policy = open_playbook(config, environ, here), config.settings.quarantine
+    catalogue = Catalogue(reading, servers, playbooks=playbook.servers, quarantine=policy != "off")
     writer = Writer(writing)
+    skills = Skills(playbook, writer, catalogue, quarantine=policy, clock=clock)
     try:
         writer.registry.refresh_words()
-        yield Roster(config, home, writer, catalogue, environ, clock)
+        yield Roster(config, home, writer, catalogue, skills, environ, clock)
     finally:
         # A thread may still be in the middle of a statement, waiting for another process's lock. Closing the
         # connection under it would bring the interpreter down, so it is let finish; its wait has an end.

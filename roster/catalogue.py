@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from roster.cards import CARD_TEXT_VERSION
+from roster.cards import CARD_TEXT_VERSION, SKILLS, Kind
 from roster.database import generation
 from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
 from roster.encoder import Encoder
@@ -32,15 +32,22 @@ T = TypeVar("T")
 class Catalogue:
     """Cards by number and id, the full-text index, and the dense index once an encoder is attached.
 
-    Safe from several threads. Its connection is for reading: whoever writes has one of their own, so that a draft
-    never waits for a write.
+    servers: whose tools are looked at; playbooks: whose skills. Safe from several threads. Its connection is for
+    reading: whoever writes has one of their own, so that a draft never waits for a write.
     """
 
-    def __init__(self, db: sqlite3.Connection, servers: Collection[str], *, quarantine: bool = True) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        servers: Collection[str],
+        *,
+        playbooks: Collection[str] = (SKILLS,),
+        quarantine: bool = True,
+    ) -> None:
         self._db = db
         self._registry = Registry(db)
         self._lock = threading.Lock()
-        self._servers = frozenset(servers)
+        self._sources = {Kind.TOOL: frozenset(servers), Kind.SKILL: frozenset(playbooks)}
         self._quarantine = quarantine
         self._generation = -1
         self._living: dict[int, Entry] = {}
@@ -70,7 +77,7 @@ class Catalogue:
             for entry in changed:
                 card = entry.card
                 self._living.pop(entry.number, None)
-                if card.server not in self._servers:
+                if card.server not in self._sources[card.kind]:
                     continue
                 # Ids stay callable after removal or quarantine; only drafts and listings look at `_living`.
                 self._by_id[card.id] = self._by_listed[card.listed] = entry
@@ -78,13 +85,15 @@ class Catalogue:
                     self._living[entry.number] = entry
             # A new dict each time: a draft that is under way keeps reading the one it has.
             self._draftable = {
-                number: entry for number, entry in self._living.items() if not (entry.quarantined and self._quarantine)
+                number: entry
+                for number, entry in self._living.items()
+                if entry.card.offered and not (entry.quarantined and self._quarantine)
             }
             named: dict[str, set[int]] = {}
             for number, entry in self._draftable.items():
                 card = entry.card
                 written = (fold(card.name), fold(card.id))
-                for name in {*written, squashed(card.name), squashed(f"{card.server} {card.name}")}:
+                for name in {*written, squashed(card.name), squashed(f"{card.said_server} {card.name}")}:
                     named.setdefault(name, set()).add(number)
             self._named = named
             self._take_stored([entry.number for entry in changed])

@@ -18,6 +18,7 @@ from rich.text import Text
 
 from roster.app import Roster, open_roster
 from roster.backends import ErrorKind
+from roster.cards import Kind
 from roster.config import ServerSpec, find_home, load_config
 from roster.dense import read_manifest
 from roster.draft import checked_k, checked_need
@@ -86,6 +87,7 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
     with open_roster(config, home) as roster:
         roster.warm_up()
         anyio.run(_sight_all, roster)
+        roster.skills.sight()
         roster.catalogue.refresh()
         if full:
             roster.forget_vectors()
@@ -93,7 +95,7 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
         roster.prune_history()
         roster.learn(always=True)
-        sightings = [sighting for each in roster.sightings.values() for sighting in each]
+        sightings = [sighting for each in roster.sightings.values() for sighting in each] + roster.skills.sightings
         living = roster.catalogue.living()
         failed = {name: b.reason for name, b in roster.pool.items() if name not in roster.sightings}
         figures = {
@@ -204,6 +206,7 @@ def _status(roster: Roster) -> dict[str, Any]:
         "mode": config.settings.mode.value,
         "servers": servers,
         "cards": len(living),
+        "skills": _skills(roster),
         "quarantined": sorted(entry.card.id for entry in living if entry.quarantined),
         "index": manifest,
         "encoder": encoder,
@@ -211,6 +214,13 @@ def _status(roster: Roster) -> dict[str, Any]:
         "learning": _learning(roster),
         "problems": [str(problem) for problem in config.problems],
     }
+
+
+def _skills(roster: Roster) -> dict[str, Any]:
+    """How many skills are on file, which of them are never drafted, and where they are looked for."""
+    cards = [entry.card for entry in roster.catalogue.living() if entry.card.kind is Kind.SKILL]
+    roots = [str(root.path) for root in roster.skills.playbook.roots if root.path.is_dir()]
+    return {"cards": len(cards), "by_id_only": sorted(card.id for card in cards if not card.offered), "roots": roots}
 
 
 def _learning(roster: Roster) -> dict[str, Any] | None:
@@ -238,6 +248,9 @@ def _print_status(seen: dict[str, Any]) -> None:
     console.print(
         plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
     )
+    if (skills := seen["skills"])["cards"]:
+        asked = f", {len(skills['by_id_only'])} of them by id only" if skills["by_id_only"] else ""
+        console.print(plain(f"skills: {skills['cards']} in {len(skills['roots'])} folders{asked}"))
     console.print(plain(f"index: {covered}"))
     if seen["learning"]:
         learnt, weights = seen["learning"], seen["learning"]["weights"]

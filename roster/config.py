@@ -123,6 +123,7 @@ class Settings(BaseModel):
     quarantine: Literal["off", "draft"] = "draft"
     learning: Level = "full"
     skills: tuple[str, ...] = ()
+    standard_skills: bool = True
     history_days: float = Field(default=365, gt=0, le=36_500)
     history_outcomes: int = Field(default=100_000, ge=1, le=10_000_000)
     history_needs: int = Field(default=20_000, ge=1, le=1_000_000)

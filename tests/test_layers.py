@@ -26,7 +26,7 @@ declared errortexts weights
 answers
 config
 briefs database
-registry history lexical encoder dense
+registry history lexical encoder dense playbook
 ranking alternates
 backends
 catalogue
@@ -34,6 +34,7 @@ reindex learning
 draft lint
 recorder
 call
+skills
 app
 server explain
 serve commands records demo evaluation
@@ -55,6 +56,7 @@ ALONE = {
     "typer": {"cli", "evaluation"},
     "snowballstemmer": {"words"},
     "rfc8785": {"cards"},
+    "ruamel": {"playbook"},
     "jsonschema": {"arguments"},
     "jsonschema_specifications": {"arguments"},
     "referencing": {"arguments"},
