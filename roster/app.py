@@ -6,7 +6,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -315,17 +315,20 @@ def open_roster(
     environ: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.time,
     here: Path | None = None,
+    playbooks: Collection[str] | None = None,
 ) -> Iterator[Roster]:
     """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError.
 
-    here: the folder whose project skills count; None: the working directory.
+    here: the folder whose project skills count; None: the working directory. playbooks: the names that skills are on
+    file under; None: those of the config's own folders.
     """
     open_home(home)
     writing = open_database(home.database)
     reading = open_database(home.database)
     servers = [name for name, spec in config.servers.items() if not spec.disabled]
     playbook, policy = open_playbook(config, environ, here), config.settings.quarantine
-    catalogue = Catalogue(reading, servers, playbooks=playbook.servers, quarantine=policy != "off")
+    named = playbook.servers if playbooks is None else playbooks
+    catalogue = Catalogue(reading, servers, playbooks=named, quarantine=policy != "off")
     writer = Writer(writing)
     skills = Skills(playbook, writer, catalogue, quarantine=policy, clock=clock)
     try:

@@ -16,6 +16,7 @@ import rfc8785
 from roster.words import split_identifier, tokens, with_stems
 
 __all__ = [
+    "BODY_LIMIT",
     "CARD_TEXT_VERSION",
     "FORMULA",
     "ID_LIMIT",
@@ -48,6 +49,9 @@ LISTED_LIMIT = ID_LIMIT - len("mcp__roster__")
 
 TEXT_LIMIT = 20_000
 """Characters of one field that are searched; a description of megabytes costs no more than this."""
+
+BODY_LIMIT = 60_000
+"""Characters of a skill's instructions that are searched: three times what the specification recommends."""
 
 SKILLS = "skill"
 """The server name of skill cards: they have none of their own. A project's skills have `skill:` and a hash."""
@@ -263,16 +267,22 @@ def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
 
 
 def lexical_text(card: Card) -> LexicalText:
-    """The card's tokens by field; a name of several words is also kept whole, so that it can be typed as it is."""
+    """The card's tokens by field; a name of several words is also kept whole, so that it can be typed as it is.
+
+    A skill has no parameters; in their place are the distinct words of its body. Each once: BM25 takes a long field's
+    words for less, and a body of thousands would make a skill's own name count next to nothing.
+    """
     name = tokens(f"{card.name} {card.title}")
     words = split_identifier(card.name)
     if len(words) > 1:
         name.append("".join(words))
-    parameters = " ".join(parameter_names(card.input_schema))
+    parameters = tokens(" ".join(parameter_names(card.input_schema))[:TEXT_LIMIT])
+    if card.kind is Kind.SKILL:
+        parameters = list(dict.fromkeys(tokens(_text(card.raw.get("body"))[:BODY_LIMIT])))
     return LexicalText(
         name=" ".join(with_stems(name)),
         description=" ".join(with_stems(tokens(card.description[:TEXT_LIMIT]))),
-        parameters=" ".join(with_stems(tokens(parameters[:TEXT_LIMIT]))),
+        parameters=" ".join(with_stems(parameters)),
         server=" ".join(with_stems(tokens(card.said_server))),
     )
 

@@ -14,12 +14,13 @@ from typing import TypeVar
 
 import numpy as np
 
-from roster.cards import CARD_TEXT_VERSION, SKILLS, Kind
+from roster.cards import CARD_TEXT_VERSION, SKILLS, Kind, dense_text, text_hash
 from roster.database import generation
 from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
 from roster.encoder import Encoder
 from roster.history import History, Tally
 from roster.lexical import lexical_hits
+from roster.passages import Passages, passages_of
 from roster.registry import Entry, Registry, ServerNote
 from roster.vectors import Vectors
 from roster.words import fold, squashed
@@ -55,6 +56,7 @@ class Catalogue:
         self._by_id: dict[str, Entry] = {}
         self._by_listed: dict[str, Entry] = {}
         self._named: dict[str, set[int]] = {}
+        self._passages: Passages | None = None
         self._saved = ""
         self.encoder: Encoder | None = None
         self.dense: DenseIndex | None = None
@@ -159,9 +161,10 @@ class Catalogue:
         with self._lock:
             manifest = self._manifest(encoder)
             index = load_index(folder, manifest)
-            self.encoder = encoder
+            self.encoder, self._passages = encoder, Passages(encoder.dim)
             if index is not None:
                 self.dense, self._saved = index, manifest.corpus
+                self._take_passages()
                 return
             self.dense, self._saved = DenseIndex(encoder.dim), ""
             self._take_stored(None)
@@ -170,6 +173,7 @@ class Catalogue:
         """Start the dense index anew."""
         with self._lock:
             if self.encoder is not None:
+                self._passages = Passages(self.encoder.dim)
                 self.dense, self._saved = DenseIndex(self.encoder.dim), ""
 
     def unembedded(self) -> dict[str, list[Entry]]:
@@ -182,6 +186,38 @@ class Catalogue:
                         entry = self._draftable[number]
                         out.setdefault(entry.text_hash, []).append(entry)
         return out
+
+    def unread_texts(self) -> dict[str, str]:
+        """Every text that is to be embedded, by hash: those of the cards first, then passages of skills."""
+        texts = {key: dense_text(entries[0].card) for key, entries in self.unembedded().items()}
+        with self._lock:
+            passages = {text_hash(text): text for texts_ in self._take_passages() for text in texts_}
+            if self.encoder is not None and passages:
+                stored = self._registry.vectors(self.encoder.fingerprint, passages)
+                texts |= {key: text for key, text in passages.items() if key not in stored}
+        return texts
+
+    def passages_near(self, need: Vectors) -> Mapping[int, float]:
+        """Card number → similarity of its nearest passage, for skills. need: (1, dim) float32, unit length."""
+        return self._passages.nearest(need) if self._passages is not None else {}
+
+    def _take_passages(self) -> list[list[str]]:
+        """Take in the passages of every skill all of whose passages have vectors by now; the texts of the others."""
+        missing: list[list[str]] = []
+        if self.encoder is None or self._passages is None:
+            return missing
+        for number, entry in self._draftable.items():
+            if entry.card.kind is not Kind.SKILL or number in self._passages:
+                continue
+            texts = passages_of(entry.card)
+            hashes = [text_hash(text) for text in texts]
+            stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+            if all(key in stored for key in hashes):
+                rows = [stored[key] for key in hashes]
+                self._passages.put(number, np.stack(rows) if rows else np.empty((0, self.encoder.dim), np.float32))
+            else:
+                missing.append(texts)
+        return missing
 
     def take_stored(self) -> None:
         """Put the vectors that somebody has stored meanwhile for cards without one into the dense index."""
@@ -208,8 +244,11 @@ class Catalogue:
         stored = self._registry.vectors(self.encoder.fingerprint, hashes)
         there = [entry for entry in entries if entry.text_hash in stored]
         self.dense.drop(chosen)
+        if self._passages is not None:
+            self._passages.drop(chosen)
         if there:
             self.dense.put([entry.number for entry in there], np.stack([stored[entry.text_hash] for entry in there]))
+        self._take_passages()
 
     def _manifest(self, encoder: Encoder) -> Manifest:
         rows = [(entry.number, entry.text_hash) for entry in self._draftable.values()]

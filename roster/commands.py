@@ -49,7 +49,7 @@ def draft(need: str, k: int, *, explain: bool, out: Out) -> None:
         roster.warm_up()
         if not roster.catalogue.draftable():
             raise RosterError("no card is on file yet: run `roster reindex` first")
-        missing = len(roster.catalogue.unembedded())
+        missing = len(roster.catalogue.unread_texts())
         made = roster.draft_now(need, k)
     if missing:
         print(
@@ -198,7 +198,7 @@ def _status(roster: Roster) -> dict[str, Any]:
         opened = open_encoder(config.settings.model, config.settings.threads)
         encoder |= {"name": opened.name, "dim": opened.dim, "fingerprint": opened.fingerprint}
         roster.catalogue.attach(opened, home.index)
-        encoder["unembedded"] = len(roster.catalogue.unembedded())
+        encoder["unembedded"] = len(roster.catalogue.unread_texts())
     except EncoderError as error:
         encoder["error"] = str(error)
     return {

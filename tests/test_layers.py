@@ -22,7 +22,7 @@ LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits
 cards failures errorlikeness ratings evidence adapter
-declared errortexts weights
+declared errortexts passages weights
 answers
 config
 briefs database

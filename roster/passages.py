@@ -1,0 +1,113 @@
+"""What a skill's instructions say, passage by passage: texts to embed, and the one nearest to a need.
+
+A description holds a skill's purpose, its body what it can be asked for; one vector does not hold a hundred lines. So
+each few lines have a vector of their own, and the best of them speaks for the card (`ranking.PASSAGE_COST`). Measured
+against description alone, a head of the body and whole sections by `eval/playbook.py`. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roster.cards import BODY_LIMIT, Card, Kind
+from roster.vectors import Vectors
+from roster.words import split_identifier
+
+__all__ = ["MOST_PASSAGES", "PASSAGE_WORDS", "Passages", "passages_of"]
+
+PASSAGE_WORDS = 30
+"""Words of the body in a passage, more where a single line is longer; of 12, 18, 30, 45 and 110 the best bargain of
+quality and rows on train needs."""
+MOST_PASSAGES = 64
+"""A longer body has longer passages."""
+_LONGEST = 1_200
+"""Characters of a passage; the encoder reads no more of it."""
+_HEADING = re.compile(r"#{1,6}[ \t]+(.*)")
+_MARKS = re.compile(r"^(?:[-*+>|]|\d+[.)]|\s)+")
+
+
+def passages_of(card: Card) -> list[str]:
+    """The texts of a skill's passages, each once, as "name words, heading: a few lines"; [] for any other card."""
+    body = card.raw.get("body") if card.kind is Kind.SKILL else None
+    if not isinstance(body, str) or not body:
+        return []
+    lines = list(_lines(body[:BODY_LIMIT]))
+    name = " ".join(split_identifier(card.name))
+    found: dict[str, None] = {}
+    for heading, words in _few(lines):
+        said = f"{name}, {heading}: " if heading else f"{name}: "
+        found[f"{said}{' '.join(words)}"[:_LONGEST]] = None
+    return list(found)[:MOST_PASSAGES]
+
+
+def _lines(body: str) -> Iterator[tuple[str, list[str]]]:
+    """(heading above it, words) of every line that says something."""
+    heading = ""
+    for line in body.split("\n"):
+        if match := _HEADING.match(line):
+            heading = match[1].strip().strip("#").strip()
+            continue
+        words = _MARKS.sub("", line).replace("`", "").replace("**", "").split()
+        if words and any(any(map(str.isalnum, word)) for word in words):
+            yield heading, words
+
+
+def _few(lines: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """The lines in at most about `MOST_PASSAGES` passages, as short as that allows."""
+    size = PASSAGE_WORDS
+    while len(found := list(_packed(lines, size))) > MOST_PASSAGES and size < 8 * PASSAGE_WORDS:
+        size *= 2
+    return found
+
+
+def _packed(lines: Sequence[tuple[str, list[str]]], size: int) -> Iterator[tuple[str, list[str]]]:
+    """Lines of one heading together, up to `size` words."""
+    at, held = "", list[str]()
+    for heading, words in lines:
+        if held and (heading != at or len(held) + len(words) > size):
+            yield at, held
+            held = []
+        at, held = heading, [*held, *words]
+    if held:
+        yield at, held
+
+
+class Passages:
+    """Unit rows of passages, by card number. Exact; a few thousand rows take less than a millisecond."""
+
+    def __init__(self, dim: int) -> None:
+        self._dim = dim
+        self._rows: dict[int, Vectors] = {}
+        self._all: tuple[Vectors, NDArray[np.intp], list[int]] | None = None
+
+    def __contains__(self, number: int) -> bool:
+        return number in self._rows
+
+    def put(self, number: int, vectors: Vectors) -> None:
+        """The passages of one card, replacing those it had. vectors: (n, dim) float32 unit rows."""
+        self._rows = {**self._rows, number: vectors}
+        self._all = None
+
+    def drop(self, numbers: Sequence[int]) -> None:
+        """Take cards out; numbers that are not in are ignored."""
+        if any(number in self._rows for number in numbers):
+            gone = set(numbers)
+            self._rows = {number: rows for number, rows in self._rows.items() if number not in gone}
+            self._all = None
+
+    def nearest(self, need: Vectors) -> Mapping[int, float]:
+        """Card number → cosine similarity of its nearest passage. need: (1, dim) float32, unit length."""
+        held = self._all
+        if held is None:
+            rows = {number: vectors for number, vectors in self._rows.items() if len(vectors)}
+            if not rows:
+                return {}
+            starts = np.cumsum([0, *(len(vectors) for vectors in rows.values())])[:-1]
+            held = self._all = (np.concatenate(list(rows.values())), starts, list(rows))
+        matrix, starts, numbers = held
+        best = np.maximum.reduceat(matrix @ need[0], starts)
+        return dict(zip(numbers, best.tolist(), strict=True))
