@@ -17,61 +17,63 @@ from roster.cards import BODY_LIMIT, Card, Kind
 from roster.vectors import Vectors
 from roster.words import split_identifier
 
-__all__ = ["MOST_PASSAGES", "PASSAGE_WORDS", "Passages", "passages_of"]
+__all__ = ["MOST_PASSAGES", "PASSAGE_WORDS", "Passages", "lines_of", "passages_of"]
 
 PASSAGE_WORDS = 30
 """Words of the body in a passage, more where a single line is longer; of 12, 18, 30, 45 and 110 the best bargain of
 quality and rows on train needs."""
 MOST_PASSAGES = 64
 """A longer body has longer passages."""
+_MOST_WORDS = 240
 _LONGEST = 1_200
 """Characters of a passage; the encoder reads no more of it."""
 _HEADING = re.compile(r"#{1,6}[ \t]+(.*)")
 _MARKS = re.compile(r"^(?:[-*+>|]|\d+[.)]|\s)+")
 
 
-def passages_of(card: Card) -> list[str]:
-    """The texts of a skill's passages, each once, as "name words, heading: a few lines"; [] for any other card."""
-    body = card.raw.get("body") if card.kind is Kind.SKILL else None
-    if not isinstance(body, str) or not body:
-        return []
-    lines = list(_lines(body[:BODY_LIMIT]))
+def passages_of(card: Card, words: int = PASSAGE_WORDS) -> list[str]:
+    """The texts of a skill's passages, each once, as "name words, heading: a few lines"; [] for any other card.
+
+    words: of a passage, twice as many and so on where a body has too many of them.
+    """
+    lines = lines_of(card)
+    while len(found := list(_packed(lines, words))) > MOST_PASSAGES and words < _MOST_WORDS:
+        words *= 2
     name = " ".join(split_identifier(card.name))
-    found: dict[str, None] = {}
-    for heading, words in _few(lines):
-        said = f"{name}, {heading}: " if heading else f"{name}: "
-        found[f"{said}{' '.join(words)}"[:_LONGEST]] = None
-    return list(found)[:MOST_PASSAGES]
+    texts = (f"{name}{f', {heading}' if heading else ''}: {' '.join(held)}"[:_LONGEST] for heading, held in found)
+    return list(dict.fromkeys(texts))[:MOST_PASSAGES]
 
 
-def _lines(body: str) -> Iterator[tuple[str, list[str]]]:
-    """(heading above it, words) of every line that says something."""
-    heading = ""
-    for line in body.split("\n"):
-        if match := _HEADING.match(line):
+def lines_of(card: Card) -> list[tuple[str, list[str]]]:
+    """(heading above it, words) of every line of a skill's body that says something; [] for any other card."""
+    body = card.raw.get("body") if card.kind is Kind.SKILL else None
+    if not isinstance(body, str):
+        return []
+    out = []
+    heading, in_code = "", False
+    for line in body[:BODY_LIMIT].split("\n"):
+        if line.lstrip().startswith(("```", "~~~")):
+            in_code = not in_code
+            continue
+        if not in_code and (match := _HEADING.match(line)):
             heading = match[1].strip().strip("#").strip()
             continue
         words = _MARKS.sub("", line).replace("`", "").replace("**", "").split()
-        if words and any(any(map(str.isalnum, word)) for word in words):
-            yield heading, words
-
-
-def _few(lines: Sequence[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
-    """The lines in at most about `MOST_PASSAGES` passages, as short as that allows."""
-    size = PASSAGE_WORDS
-    while len(found := list(_packed(lines, size))) > MOST_PASSAGES and size < 8 * PASSAGE_WORDS:
-        size *= 2
-    return found
+        if any(any(map(str.isalnum, word)) for word in words):
+            out.append((heading, words))
+    return out
 
 
 def _packed(lines: Sequence[tuple[str, list[str]]], size: int) -> Iterator[tuple[str, list[str]]]:
-    """Lines of one heading together, up to `size` words."""
+    """Lines of one heading together, up to `size` words; a paragraph in one line is cut."""
     at, held = "", list[str]()
-    for heading, words in lines:
-        if held and (heading != at or len(held) + len(words) > size):
-            yield at, held
-            held = []
-        at, held = heading, [*held, *words]
+    for heading, line in lines:
+        for start in range(0, len(line), size):
+            words = line[start : start + size]
+            if held and (heading != at or len(held) + len(words) > size):
+                yield at, held
+                held = []
+            at, held = heading, [*held, *words]
     if held:
         yield at, held
 
