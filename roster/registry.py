@@ -14,7 +14,6 @@ import numpy as np
 from roster.cards import FORMULA, Card, Kind, card_from_row, dense_text, lexical_text, raw_json, text_hash
 from roster.database import atomic, next_generation
 from roster.errors import UnknownCardError
-from roster.passages import passages_of
 from roster.vectors import Vectors
 from roster.words import TOKENS_VERSION
 
@@ -232,10 +231,6 @@ class Registry:
         self._update(old.number, card, raw, position, held_at, now, generation.next())
         if drifted:
             self._drop_vectors(old.text_hash, text_hash(dense_text(card)))
-            if kind is Kind.SKILL:
-                before = passages_of(card_from_row(kind, server, json.loads(old.raw)))
-                gone = {text_hash(text) for text in before} - {text_hash(text) for text in passages_of(card)}
-                self._db.executemany("DELETE FROM vectors WHERE text_hash = ?", [(key,) for key in sorted(gone)])
         return what, old.id
 
     def _known(self, server: str, kind: Kind) -> dict[str, _Known]:

@@ -9,7 +9,7 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import anyio
@@ -17,11 +17,13 @@ from anyio import to_thread
 
 from roster.backends import Answer
 from roster.call import Called
-from roster.cards import Card, Kind
+from roster.cards import Card, Kind, card_from_skill, text_hash
 from roster.catalogue import Catalogue
+from roster.database import atomic
 from roster.errors import CallError
 from roster.failures import failure_of
 from roster.outcomes import CallReport, Cause, judge
+from roster.passages import passages_of
 from roster.playbook import Playbook, Reading, blocks_of, reread
 from roster.registry import Sighting
 from roster.reindex import Writer
@@ -82,11 +84,24 @@ class Skills:
                         quarantine=self._quarantine != "off",
                         kind=Kind.SKILL,
                     )
+                    self._forget_passages([card for card in on_file if card.id in sighting.changed], listed.rows)
                 self.sightings.append(sighting)
                 for id_ in sighting.changed:
                     log.warning("the skill %s changed; it is kept out of drafts: roster unquarantine %s", id_, id_)
             self._sighted = now
         return reading
+
+    def _forget_passages(self, before: Sequence[Card], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Drop the vectors of passages that skills no longer have: people edit their skills, and each edit leaves some.
+
+        One that another skill has as well is embedded once more.
+        """
+        if before:
+            names = {card.name for card in before}
+            after = [card_from_skill(row) for row in rows if row["name"] in names]
+            old, new = ({text_hash(text) for card in cards for text in passages_of(card)} for cards in (before, after))
+            with atomic(self._writer.db) as db:
+                db.executemany("DELETE FROM vectors WHERE text_hash = ?", [(key,) for key in sorted(old - new)])
 
     async def begin(self) -> None:
         """Read the skills for the first time. Whatever comes of it, nobody waits for it any longer."""
