@@ -1,4 +1,4 @@
-"""The front matter of skills as people write it: read where its meaning is clear, and what was wrong with it is said."""
+"""The front matter of skills as people write it: read where its meaning is clear, and what was wrong is said."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from roster.playbook.frontmatter import LONGEST_NAME, flaws_of_name, split
 
 def test_a_file_in_order_is_split_without_a_word() -> None:
     """Values as YAML has them, the Markdown without the fences, nothing to mend."""
-    found = split("---\nname: pdf\ndescription: >\n  Fill in\n  forms.\nallowed-tools: Read Bash\n---\n\n# PDF\n\nOpen it.\n")
+    found = split(
+        "---\nname: pdf\ndescription: >\n  Fill in\n  forms.\nallowed-tools: Read Bash\n---\n\n# PDF\n\nOpen it.\n"
+    )
 
     assert found.values == {"name": "pdf", "description": "Fill in forms.\n", "allowed-tools": "Read Bash"}
     assert found.body == "# PDF\n\nOpen it."

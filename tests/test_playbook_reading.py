@@ -162,7 +162,7 @@ def test_the_search_ends_at_a_skill_and_at_a_depth(book: Open, user: Path) -> No
     skill(root / "1/2/3/4/5/6", "deeper")
     skill(root / ".git", "not-mine")
 
-    found = dict((skill_.name, skill_) for _, skill_ in book().read().skills)
+    found = {each.name: each for _, each in book().read().skills}
     assert found.keys() == {"outer", "deep"}
     assert found["outer"].row["files"].keys() == {"inner/SKILL.md"}
 
