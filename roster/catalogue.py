@@ -29,6 +29,9 @@ __all__ = ["Catalogue"]
 
 T = TypeVar("T")
 
+PASSAGES_GUESSED = 24
+"""Passages of a skill whose body has a hundred lines."""
+
 
 class Catalogue:
     """Cards by number and id, the full-text index, and the dense index once an encoder is attached.
@@ -56,6 +59,7 @@ class Catalogue:
         self._by_id: dict[str, Entry] = {}
         self._by_listed: dict[str, Entry] = {}
         self._named: dict[str, set[int]] = {}
+        self._skills: list[int] = []
         self._passages: Passages | None = None
         self._saved = ""
         self.encoder: Encoder | None = None
@@ -91,6 +95,7 @@ class Catalogue:
                 for number, entry in self._living.items()
                 if entry.card.offered and not (entry.quarantined and self._quarantine)
             }
+            self._skills = [n for n, entry in self._draftable.items() if entry.card.kind is Kind.SKILL]
             named: dict[str, set[int]] = {}
             for number, entry in self._draftable.items():
                 card = entry.card
@@ -112,8 +117,12 @@ class Catalogue:
 
     @property
     def missing(self) -> int:
-        """How many draftable cards have no vector in the dense index yet; 0 without an encoder."""
-        return max(0, len(self._draftable) - len(self.dense)) if self.dense is not None else 0
+        """About how many texts of draftable cards have no vector in the indexes yet; 0 without an encoder."""
+        held = self._passages
+        if self.dense is None or held is None:
+            return 0
+        unread = sum(number not in held for number in self._skills)
+        return max(0, len(self._draftable) - len(self.dense)) + unread * PASSAGES_GUESSED
 
     @property
     def match_floor(self) -> float | None:
@@ -206,10 +215,10 @@ class Catalogue:
         missing: list[list[str]] = []
         if self.encoder is None or self._passages is None:
             return missing
-        for number, entry in self._draftable.items():
-            if entry.card.kind is not Kind.SKILL or number in self._passages:
+        for number in self._skills:
+            if number in self._passages:
                 continue
-            texts = passages_of(entry.card)
+            texts = passages_of(self._draftable[number].card)
             hashes = [text_hash(text) for text in texts]
             stored = self._registry.vectors(self.encoder.fingerprint, hashes)
             if all(key in stored for key in hashes):

@@ -202,13 +202,13 @@ def _sha256(path: Path, info: os.stat_result, known: Hashes) -> str:
     return known[key]
 
 
-def stamp_of(paths: Iterable[Path]) -> Stamp:
+def stamp_of(paths: Iterable[str]) -> Stamp:
     """What has to be the same for a reading to be still true. Files that can be edited in place are among `paths`."""
     out = []
     for path in paths:
         try:
-            info = path.stat()
-            out.append((str(path), info.st_mtime_ns, info.st_size))
+            info = os.stat(path)  # noqa: PTH116 - this is asked at drafts, and a Path costs more than the look
+            out.append((path, info.st_mtime_ns, info.st_size))
         except OSError:
-            out.append((str(path), -1, -1))
+            out.append((path, -1, -1))
     return tuple(out)

@@ -32,6 +32,8 @@ __all__ = ["Listed", "Playbook", "Reading", "Skill", "open_playbook", "read_skil
 LARGEST_SKILL_FILE = 512 * 1024
 """Bytes of a SKILL.md that are read: twenty times what the specification recommends."""
 MOST_SKILLS = 2_000
+MOST_STAMPED = 20_000
+"""Paths that are looked at for changes between readings; what changes beyond them is noticed an hour later."""
 _NAME_KEPT = 200
 _HASHES_KEPT = 50_000
 
@@ -171,7 +173,7 @@ class Playbook:
     def changed(self) -> bool:
         """Whether a reading now may come out otherwise than the last one; by modification times, without reading."""
         stamp = self._stamp
-        return stamp is None or stamp_of(Path(path) for path, *_ in stamp) != stamp
+        return stamp is None or stamp_of(path for path, *_ in stamp) != stamp
 
     def allows(self, folder: Path) -> Root | None:
         """The root that a real path is below; None for one that no root is responsible for."""
@@ -219,7 +221,7 @@ class Playbook:
                     continue
                 looked += [skill.file, *skill.contents.looked]
                 self._take(root, skill, by_name, reading)
-        self._stamp = stamp_of(looked)
+        self._stamp = stamp_of(map(str, looked[:MOST_STAMPED]))
         return reading
 
     def _take(self, root: Root, skill: Skill, by_name: dict[str, Skill], reading: Reading) -> None:
