@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from roster.backends import Backend, Listing, Pool, State
 from roster.call import Caller
+from roster.cards import Kind
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, open_home
 from roster.database import atomic, open_database
@@ -281,11 +282,15 @@ class Roster:
         return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
 
     async def _something_known(self) -> None:
-        """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""
+        """Wait for a first listing when no tool of any server is known: there is nothing to answer with before it."""
         await to_thread.run_sync(self.catalogue.refresh)
-        while not self.catalogue.draftable() and self.starting():
+        while not self._a_tool_is_known() and self.starting():
             await self._listed.wait()
             await to_thread.run_sync(self.catalogue.refresh)
+
+    def _a_tool_is_known(self) -> bool:
+        # Skills are read at once: that they are there says nothing of the servers.
+        return any(entry.card.kind is Kind.TOOL for entry in self.catalogue.draftable().values())
 
     async def first_listings(self) -> None:
         """Wait for the servers that were never listed before, in the first seconds after the first call only."""

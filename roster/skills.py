@@ -136,6 +136,7 @@ class Skills:
             called, changed = await to_thread.run_sync(open_skill, self.playbook, card, arguments, self._quarantine)
         finally:
             if changed:
+                self.playbook.forget()
                 await to_thread.run_sync(self._sight_if_due)
         return called
 

@@ -8,8 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
-from fakes import Clock, Run, WordEncoder, skill, tool
+from fakes import Clock, Run, WordEncoder, python, skill, tool
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
 from mcp.shared.exceptions import MCPError
@@ -203,6 +204,62 @@ async def test_a_skill_that_changed_is_returned_with_a_note_and_leaves_the_draft
     assert isinstance(again.content[0], TextContent)
     assert again.content[0].text == "Do it."
     assert [r.levelno for r in caplog.records if "skill__pdf changed" in r.getMessage()] == [logging.WARNING]
+
+
+@posix
+async def test_a_script_that_was_changed_under_its_old_time_is_noticed_at_the_call(home: Home, personal: Path) -> None:
+    """Times are for looking quickly; a call reads the files."""
+    script = skill(personal, "pdf", fill_py="one") / "fill.py"
+    async with running(home, {}, indexed=True) as roster, client_of(roster) as client:
+        await client.call_tool("draft", {"need": NEED})
+        before = script.stat()
+        script.write_text("two")
+        os.utime(script, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert not roster.skills.playbook.changed()
+        reply = await client.call_tool("call", {"tool": "skill__pdf"})
+        assert cards(roster) == []
+
+    assert isinstance(reply.content[0], TextContent)
+    assert "changed since it was put on file" in reply.content[0].text
+
+
+async def test_the_first_draft_waits_for_servers_although_skills_are_there(
+    home: Home, tmp_path: Path, personal: Path
+) -> None:
+    """On a new home skills are known before any server has listed; that is no reason to answer with them alone."""
+    skill(personal, "events", "Add an event to the calendar")
+    gate = tmp_path / "gate"
+    late = Scripted(tmp_path, "late", rows=[tool("add_event", "Add an event to the calendar")], start_when=gate)
+    entries = {"late": late.entry()}
+    async with running(home, entries, settled=False, indexed=True) as roster, client_of(roster) as client:
+        await roster.skills.ready.wait()
+        async with anyio.create_task_group() as group:
+            group.start_soon(anyio.Path(gate).touch)
+            drafted = (await client.call_tool("draft", {"need": "add an event"})).structured_content
+
+    assert drafted is not None
+    assert {starter["id"] for starter in drafted["starters"]} == {"late__add_event", "skill__events"}
+
+
+def test_who_has_no_skills_does_not_load_a_yaml_library(home: Home, tmp_path: Path) -> None:
+    """A router starts with every client: what only skills need is loaded with the first of them."""
+    code = """
+import sys
+from roster.app import open_roster
+from roster.config import find_home, read_config
+with open_roster(read_config("{}"), find_home()) as roster:
+    roster.skills.sight()
+    print("ruamel.yaml" in sys.modules)
+"""
+
+    def loaded() -> str:
+        out, err = python(code).communicate(timeout=60)
+        assert err == ""
+        return out.strip()
+
+    assert loaded() == "False"
+    skill(tmp_path / ".claude/skills", "pdf")
+    assert loaded() == "True"
 
 
 async def test_the_policy_can_refuse_a_changed_skill(home: Home, personal: Path) -> None:

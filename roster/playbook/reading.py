@@ -175,6 +175,10 @@ class Playbook:
         stamp = self._stamp
         return stamp is None or stamp_of(path for path, *_ in stamp) != stamp
 
+    def forget(self) -> None:
+        """Read everything anew next time: a file may have changed without its time and size having done so."""
+        self._stamp, self._hashes = None, {}
+
     def allows(self, folder: Path) -> Root | None:
         """The root that a real path is below; None for one that no root is responsible for."""
         for root in self.roots:
