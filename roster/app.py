@@ -20,16 +20,18 @@ from roster.cards import Kind
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, open_home
 from roster.database import atomic, open_database
-from roster.dense import drop_manifest
+from roster.dense import drop_index, drop_manifest
 from roster.draft import Draft, draft
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, StoreError
 from roster.history import History, Limits
 from roster.learning import Learner
 from roster.playbook import open_playbook
-from roster.registry import ServerNote, Sighting
 from roster.reindex import Writer, embed_missing
+from roster.servernotes import ServerNote
+from roster.sighting import Sighting
 from roster.skills import Skills
+from roster.uptime import uptime
 
 __all__ = ["Roster", "open_roster"]
 
@@ -172,7 +174,7 @@ class Roster:
             # The index file first: killed in between, the next run must find nothing that looks finished.
             drop_manifest(self.home.index)
             with self.writer.lock:
-                self.writer.registry.forget_vectors(self.catalogue.encoder.fingerprint)
+                self.writer.registry.vectors.forget(self.catalogue.encoder.fingerprint)
             self.catalogue.empty_dense()
 
     def _embed(self) -> None:
@@ -184,7 +186,7 @@ class Roster:
     async def _sighted(self, backend: Backend, listing: Listing) -> bool:
         now = self._clock()
         try:
-            sighting = await to_thread.run_sync(self._sight, backend.name, listing, now)
+            sighting = await to_thread.run_sync(self._sight, backend, listing, now)
         except sqlite3.Error as error:
             # A connection must not end because its tools could not be written down just now.
             log.warning("%s: its tools could not be put on file (%s); trying again", backend.name, error)
@@ -194,8 +196,8 @@ class Roster:
         if listing.rejected:
             some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.rejected.items())[:3])
             log.warning("%s: %d of its tools cannot be used (%s)", backend.name, len(listing.rejected), some)
-        for id_ in sighting.changed:
-            log.warning("the definition of %s changed; it is kept out of drafts: roster unquarantine %s", id_, id_)
+        for line in sighting.told():
+            log.warning("%s", line)
         self._told()
         if sighting.news:
             self._news.set()
@@ -203,16 +205,23 @@ class Roster:
                 await self.on_change()
         return True
 
-    def _sight(self, server: str, listing: Listing, now: float) -> Sighting:
+    def _sight(self, backend: Backend, listing: Listing, now: float) -> Sighting:
         with self.writer.lock:
-            return self.writer.registry.sight(
-                server,
+            sighting = self.writer.registry.sight(
+                backend.name,
                 listing.rows,
                 now,
+                uptime=uptime(),
                 complete=listing.complete,
                 present=listing.rejected,
                 quarantine=self.config.settings.quarantine != "off",
+                version=backend.version,
+                configured=self.config.servers.keys(),
             )
+        if sighting.changed:
+            # A definition that is no more must not stay on disk until somebody happens to save the index.
+            drop_index(self.home.index)
+        return sighting
 
     async def _noted(self, backend: Backend, **more: Any) -> None:
         failed = backend.state in (State.FAILED, State.MISCONFIGURED)
@@ -237,7 +246,7 @@ class Roster:
 
         def write() -> None:
             with self.writer.lock:
-                self.writer.registry.note_server(note)
+                self.writer.registry.servers.note(note)
 
         try:
             await to_thread.run_sync(write)
@@ -335,7 +344,7 @@ def open_roster(
     named = playbook.servers if playbooks is None else playbooks
     catalogue = Catalogue(reading, servers, playbooks=named, quarantine=policy != "off")
     writer = Writer(writing)
-    skills = Skills(playbook, writer, catalogue, quarantine=policy, clock=clock)
+    skills = Skills(playbook, writer, catalogue, home.index, quarantine=policy, clock=clock)
     try:
         writer.registry.refresh_words()
         yield Roster(config, home, writer, catalogue, skills, environ, clock)

@@ -25,6 +25,7 @@ __all__ = [
     "Card",
     "Kind",
     "LexicalText",
+    "canonical",
     "card_from_row",
     "card_from_skill",
     "card_from_tool",
@@ -170,6 +171,11 @@ def _canonical(value: Any) -> Any:
             return value
 
 
+def canonical(value: Any) -> bytes:
+    """`value` in the form that is fingerprinted: two values with one form are the same to every JSON parser."""
+    return rfc8785.dumps(_canonical(value))
+
+
 def fingerprint(kind: Kind, contract: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
     """SHA-256 (hex) over the RFC 8785 form of everything a caller relies on.
 
@@ -189,7 +195,7 @@ def fingerprint(kind: Kind, contract: Mapping[str, Any], files: Mapping[str, str
         "body": contract.get("body"),
         "files": files,
     }
-    return hashlib.sha256(rfc8785.dumps(_canonical(parts))).hexdigest()
+    return hashlib.sha256(canonical(parts)).hexdigest()
 
 
 def _text(value: Any) -> str:

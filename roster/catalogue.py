@@ -16,12 +16,13 @@ import numpy as np
 
 from roster.cards import CARD_TEXT_VERSION, SKILLS, Kind, dense_text, text_hash
 from roster.database import generation
-from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
+from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, read_manifest, save_index
 from roster.encoder import Encoder
 from roster.history import History, Tally
 from roster.lexical import lexical_hits
 from roster.passages import Passages, passages_of
-from roster.registry import Entry, Registry, ServerNote
+from roster.registry import Entry, Registry
+from roster.servernotes import ServerNote
 from roster.vectors import Vectors
 from roster.words import fold, squashed
 
@@ -160,7 +161,7 @@ class Catalogue:
     def servers(self) -> dict[str, ServerNote]:
         """The last note of every backend, read past whoever is writing."""
         with self._lock:
-            return self._registry.servers()
+            return self._registry.servers.all()
 
     # -------------------------------------------------------------------------------------------- vectors
 
@@ -202,7 +203,7 @@ class Catalogue:
         with self._lock:
             passages = {text_hash(text): text for texts_ in self._take_passages() for text in texts_}
             if self.encoder is not None and passages:
-                stored = self._registry.vectors(self.encoder.fingerprint, passages)
+                stored = self._registry.vectors.of(self.encoder.fingerprint, passages)
                 texts |= {key: text for key, text in passages.items() if key not in stored}
         return texts
 
@@ -220,7 +221,7 @@ class Catalogue:
                 continue
             texts = passages_of(self._draftable[number].card)
             hashes = [text_hash(text) for text in texts]
-            stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+            stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
             if all(key in stored for key in hashes):
                 rows = [stored[key] for key in hashes]
                 self._passages.put(number, np.stack(rows) if rows else np.empty((0, self.encoder.dim), np.float32))
@@ -250,7 +251,7 @@ class Catalogue:
         chosen = list(self._draftable if numbers is None else numbers)
         entries = [self._draftable[number] for number in chosen if number in self._draftable]
         hashes = None if numbers is None else {entry.text_hash for entry in entries}
-        stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+        stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
         there = [entry for entry in entries if entry.text_hash in stored]
         self.dense.drop(chosen)
         if self._passages is not None:
@@ -269,7 +270,10 @@ class Catalogue:
             if self.encoder is None or self.dense is None:
                 return False
             manifest = self._manifest(self.encoder)
-            if manifest.corpus == self._saved or manifest.count != len(self.dense):
+            if manifest.count != len(self.dense):
+                return False
+            # A sighting takes an index off the disk when a definition changed, even if its rows are the same.
+            if manifest.corpus == self._saved and read_manifest(folder) is not None:
                 return False
             save_index(folder, self.dense, manifest)
             self._saved = manifest.corpus

@@ -129,14 +129,30 @@ def status(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def drift(
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A card's id, or a quoted glob.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every event there is, not the newest alone.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What changed in the definitions of tools and skills, newest first; with an id how it changed."""
+    from roster import driftreport
+
+    driftreport.drift(id_, everything=everything, out=_print_json if as_json else None)
+
+
+@app.command()
 def unquarantine(
-    ids: Annotated[list[str], typer.Argument(help="Card ids to let into drafts again.")],
+    ids: Annotated[list[str] | None, typer.Argument(help="Card ids or quoted globs to let in again.")] = None,
+    server: Annotated[str | None, typer.Option("--server", help="All cards of this server.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about what a person should look at.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let cards whose definition changed into drafts again, after you have looked at them."""
-    from roster import commands
+    if not ids and server is None:
+        raise typer.BadParameter("which cards is missing: give ids, quoted globs, or --server NAME")
+    from roster import quarantine
 
-    commands.unquarantine(ids, out=_print_json if as_json else None)
+    quarantine.unquarantine(ids or [], server=server, ask=None if yes else _ask, out=_print_json if as_json else None)
 
 
 @app.command()

@@ -19,7 +19,7 @@ from rich.text import Text
 from roster.app import Roster, open_roster
 from roster.backends import ErrorKind
 from roster.cards import Kind
-from roster.config import ServerSpec, find_home, load_config
+from roster.config import Config, ServerSpec, find_home, load_config
 from roster.dense import read_manifest
 from roster.draft import checked_k, checked_need
 from roster.encoder import open_encoder
@@ -28,11 +28,12 @@ from roster.explain import draft_json, print_draft
 from roster.history import History
 from roster.lint import Severity
 from roster.lint import lint as find_faults
-from roster.registry import ServerNote
+from roster.quarantine import print_quarantine, quarantine_json
 from roster.reindex import embed_missing
+from roster.servernotes import ServerNote
 from roster.terminal import Out, plain, when
 
-__all__ = ["draft", "lint", "reindex", "status", "unquarantine"]
+__all__ = ["draft", "lint", "reindex", "status"]
 
 _STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
 
@@ -155,7 +156,7 @@ def status(*, out: Out) -> None:
     if out is not None:
         out(seen)
     else:
-        _print_status(seen)
+        _print_status(seen, config)
 
 
 def _last_known(spec: ServerSpec | None, note: ServerNote | None) -> str:
@@ -174,7 +175,7 @@ def _last_known(spec: ServerSpec | None, note: ServerNote | None) -> str:
 def _status(roster: Roster) -> dict[str, Any]:
     config, home = roster.config, roster.home
     roster.catalogue.refresh()
-    notes = roster.writer.registry.servers()
+    notes = roster.writer.registry.servers.all()
     living = roster.catalogue.living()
     names = dict.fromkeys([*config.servers, *(problem.server for problem in config.problems if problem.server)])
     servers = {}
@@ -208,6 +209,7 @@ def _status(roster: Roster) -> dict[str, Any]:
         "cards": len(living),
         "skills": _skills(roster),
         "quarantined": sorted(entry.card.id for entry in living if entry.quarantined),
+        "quarantine": quarantine_json(roster),
         "index": manifest,
         "encoder": encoder,
         "calls": sum(tally.calls for tally in calls.values()),
@@ -231,7 +233,7 @@ def _learning(roster: Roster) -> dict[str, Any] | None:
     return roster.learner.figures()
 
 
-def _print_status(seen: dict[str, Any]) -> None:
+def _print_status(seen: dict[str, Any], config: Config) -> None:
     console = Console()
     encoder, index = seen["encoder"], seen["index"]
     console.print(plain(f"home {seen['home']}, mode {seen['mode']}"))
@@ -265,8 +267,7 @@ def _print_status(seen: dict[str, Any]) -> None:
     named = encoder.get("name") or encoder["model"]
     waiting = f", {encoder['unembedded']} texts to embed (roster reindex)" if encoder.get("unembedded") else ""
     console.print(plain(f"encoder: {named}{waiting}"))
-    for id_ in seen["quarantined"]:
-        console.print(plain(f"quarantined: {id_} (roster unquarantine {id_})"))
+    print_quarantine(console, seen["quarantine"], config)
     for problem in [*seen["problems"], *([encoder["error"]] if "error" in encoder else [])]:
         console.print(Text(f"problem: {problem}", style="yellow"))
     for name, server in seen["servers"].items():
@@ -295,21 +296,3 @@ def lint(path: Path | None, *, out: Out) -> int:
         console.print(line, soft_wrap=True)
     console.print(f"errors: {errors}, warnings: {len(findings) - errors}")
     return errors
-
-
-# --------------------------------------------------------------------------------------- unquarantine
-
-
-def unquarantine(ids: list[str], *, out: Out) -> None:
-    """Let cards into drafts again; an unknown id is an error and changes nothing."""
-    home = find_home()
-    with open_roster(load_config(home), home) as roster:
-        registry = roster.writer.registry
-        for id_ in ids:
-            registry.held(id_)
-        cleared = [id_ for id_ in ids if registry.unquarantine(id_, time.time())]
-    if out is not None:
-        out({"cleared": cleared})
-        return
-    for id_ in ids:
-        print(f"{id_}: {'in drafts again' if id_ in cleared else 'was not quarantined'}")

@@ -120,7 +120,7 @@ class Settings(BaseModel):
     mode: Mode = Mode.TRANSPARENT
     model: str | None = Field(default=None, min_length=1)
     threads: int = Field(default=1, ge=1, le=64)
-    quarantine: Literal["off", "draft"] = "draft"
+    quarantine: Literal["off", "draft", "call"] = "draft"
     learning: Level = "full"
     skills: tuple[str, ...] = ()
     standard_skills: bool = True

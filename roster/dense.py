@@ -23,7 +23,16 @@ from numpy.typing import NDArray
 from roster.errors import DimensionError
 from roster.vectors import Vectors
 
-__all__ = ["DenseIndex", "Manifest", "corpus_hash", "drop_manifest", "load_index", "read_manifest", "save_index"]
+__all__ = [
+    "DenseIndex",
+    "Manifest",
+    "corpus_hash",
+    "drop_index",
+    "drop_manifest",
+    "load_index",
+    "read_manifest",
+    "save_index",
+]
 
 FORMAT = 1
 STALE_S = 3600.0
@@ -194,6 +203,16 @@ def save_index(folder: Path, index: DenseIndex, manifest: Manifest) -> None:
 def drop_manifest(folder: Path) -> None:
     """Forget the index on disk, so that the next process builds its own."""
     (folder / "manifest.json").unlink(missing_ok=True)
+
+
+def drop_index(folder: Path) -> None:
+    """Remove the index from disk, its rows with it; the next process that needs one builds and saves its own."""
+    drop_manifest(folder)
+    for file in folder.glob("cards-*.faiss"):
+        try:
+            file.unlink()
+        except OSError:
+            continue  # where an open file cannot be removed: without a manifest nobody reads it, the next save will
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:

@@ -5,7 +5,8 @@
     │   └── VariableError      a ${VAR} reference has no value
     ├── NeedError              a need that cannot be drafted for (empty, too long, k out of range)
     ├── CallError              a call that cannot be carried out as asked
-    │   └── UnknownCardError   no card has this id
+    │   ├── UnknownCardError   no card has this id
+    │   └── HeldCardError      the card is quarantined, and the user's policy refuses its calls
     ├── EncoderError           a model that cannot be loaded or used
     │   └── DimensionError     vectors of another width than the index
     ├── StoreError             the database cannot be used
@@ -23,6 +24,7 @@ __all__ = [
     "ConfigError",
     "DimensionError",
     "EncoderError",
+    "HeldCardError",
     "NeedError",
     "NeedSetError",
     "RosterError",
@@ -56,6 +58,10 @@ class CallError(RosterError):
 
 class UnknownCardError(CallError):
     """No card has this id."""
+
+
+class HeldCardError(CallError):
+    """The card is quarantined, and the user's policy refuses calls of such cards."""
 
 
 class EncoderError(RosterError):

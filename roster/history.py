@@ -278,6 +278,30 @@ class History:
 
     # -------------------------------------------------------------------------------------------- keeping
 
+    def forget_evidence(self, cards: Mapping[str, int]) -> None:
+        """Cut these cards (id → number) out of all that was learned from needs; their outcomes stay on record.
+
+        For cards whose definition is another one now: the needs of the old one say nothing of it. Inside a transaction.
+        """
+        needs: set[int] = set()
+        for card in cards:
+            rows = self._db.execute("SELECT need FROM outcomes WHERE card = ? AND need IS NOT NULL", (card,))
+            needs |= {need for (need,) in rows}
+            self._db.execute("UPDATE outcomes SET need = NULL WHERE card = ? AND need IS NOT NULL", (card,))
+        self._db.executemany(
+            "DELETE FROM needs WHERE number = ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE need = needs.number)",
+            [(need,) for need in needs],
+        )
+        gone = np.fromiter(cards.values(), "<u4")
+        cut = []
+        for need, blob in self._db.execute("SELECT number, running FROM needs"):
+            if isinstance(blob, bytes) and not len(blob) % _PAIR.itemsize:
+                pairs = np.frombuffer(blob, _PAIR)
+                left = pairs[~np.isin(pairs["number"], gone)]
+                if len(left) < len(pairs):
+                    cut.append((left.tobytes(), need))
+        self._db.executemany("UPDATE needs SET running = ? WHERE number = ?", cut)
+
     def trim(self, limits: Limits, now: float, at_most: int) -> int:
         """Drop what is over the limits, oldest first, at most so many rows of each kind; how many that were.
 

@@ -92,7 +92,7 @@ def embed_missing(
                 chunk = hashes[start : start + CHUNK]
                 vectors = encoder.encode_cards([missing[key] for key in chunk])
                 with writer.lock:
-                    writer.registry.keep_vectors(encoder.fingerprint, chunk, vectors)
+                    writer.registry.vectors.keep(encoder.fingerprint, chunk, vectors)
                 catalogue.take(chunk, vectors)
                 done += len(chunk)
                 if on_progress is not None:

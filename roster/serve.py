@@ -27,6 +27,8 @@ def serve_stdio(*, five: bool = False, transparent: bool = False) -> None:
     for problem in config.problems:
         log.warning("%s: %s", home.config.name, problem)
     mode = Mode.FIVE if five else Mode.TRANSPARENT if transparent else config.settings.mode
+    if mode is Mode.TRANSPARENT and config.settings.quarantine == "call":
+        log.warning('"quarantine": "call" refuses calls in five mode only: transparent mode lists and calls every tool')
     with open_roster(config, home) as roster:
         anyio.run(_serve, RosterServer(roster, mode))
 

@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import anyio
@@ -30,11 +30,11 @@ from roster import __version__
 from roster.app import Roster
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
-from roster.call import Called, checked_arguments, unknown_card
+from roster.call import Called, checked_arguments, held_card, unknown_card
 from roster.cards import Card, Kind
 from roster.config import Config, Mode
 from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
-from roster.errors import CallError, RosterError
+from roster.errors import CallError, HeldCardError, RosterError
 from roster.failures import PLATFORM, FailureKind
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
@@ -226,10 +226,14 @@ class RosterServer:
             box["answer"] = answer
         return types.CallToolResult(content=[])
 
-    def _refuse(self, message: str, *, failure: bool = True) -> types.CallToolResult:
+    def _refuse(self, error: RosterError) -> types.CallToolResult:
         """An error result of our own: the words, and in five mode the failure block."""
-        content = [_text(message)]
-        if failure and self.mode is Mode.FIVE:
+        content = [_text(str(error))]
+        if self.mode is Mode.FIVE and isinstance(error, HeldCardError):
+            # Decided before anything was sent, so nothing of it can have happened.
+            refused = replace(PLATFORM[FailureKind.REFUSED], partial=False)
+            content.append(_roster_block({"failure": refused.wire(Outcome.OTHER)}))
+        elif self.mode is Mode.FIVE:
             content.append(_roster_block({"failure": PLATFORM[FailureKind.INVALID_INPUT].wire(Outcome.SCHEMA)}))
         return self._answer({"content": content, "isError": True})
 
@@ -271,7 +275,7 @@ class RosterServer:
         try:
             called = await self._call(ctx, entry.card, params.arguments)
         except RosterError as error:
-            return self._refuse(str(error))
+            return self._refuse(error)
         if called.answer.error is not None:
             error_data = called.answer.error
             raise MCPError(error_data.code, error_data.message, error_data.data)
@@ -290,7 +294,7 @@ class RosterServer:
                 case other:
                     raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {other} (there are two: draft and call)")
         except RosterError as error:
-            return self._refuse(str(error))
+            return self._refuse(error)
 
     async def _draft(self, ctx: Context, arguments: Mapping[str, Any]) -> types.CallToolResult:
         need, k = checked_need(arguments.get("need")), checked_k(arguments.get("k"))
@@ -330,6 +334,11 @@ class RosterServer:
         entry = await self._entry(id_)
         if entry is None:
             raise unknown_card(id_, self.roster.catalogue.ids())
+        if self.roster.config.settings.quarantine == "call":
+            await to_thread.run_sync(self.roster.catalogue.refresh)  # it may have changed since the draft
+            entry = self.roster.catalogue.find(id_) or entry
+            if entry.held is not None:
+                raise held_card(entry.card.id, entry.held)
         draft_id = arguments.get("draft_id")
         drafted = ctx.lifespan_context.drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,13 +21,15 @@ from roster.call import Called
 from roster.cards import Card, Kind, card_from_skill, text_hash
 from roster.catalogue import Catalogue
 from roster.database import atomic
+from roster.dense import drop_index
 from roster.errors import CallError
 from roster.failures import failure_of
 from roster.outcomes import CallReport, Cause, judge
 from roster.passages import passages_of
 from roster.playbook import Playbook, Reading, blocks_of, reread
-from roster.registry import Sighting
 from roster.reindex import Writer
+from roster.sighting import Sighting
+from roster.uptime import uptime
 
 __all__ = ["Skills", "open_skill"]
 
@@ -48,6 +51,7 @@ class Skills:
         playbook: Playbook,
         writer: Writer,
         catalogue: Catalogue,
+        index: Path,
         *,
         quarantine: str = "draft",
         clock: Callable[[], float] = time.time,
@@ -58,6 +62,7 @@ class Skills:
         """Set once the first reading is on file, or has failed."""
         self._writer = writer
         self._catalogue = catalogue
+        self._index = index
         self._quarantine = quarantine
         self._clock = clock
         self._turn = threading.Lock()
@@ -79,12 +84,16 @@ class Skills:
                         server,
                         listed.rows,
                         now,
+                        uptime=uptime(),
                         complete=listed.complete,
                         present=listed.present,
                         quarantine=self._quarantine != "off",
                         kind=Kind.SKILL,
                     )
                     self._forget_passages([card for card in on_file if card.id in sighting.changed], listed.rows)
+                if sighting.changed:
+                    # As with tools: what a definition said must not stay on disk until the index happens to be saved.
+                    drop_index(self._index)
                 self.sightings.append(sighting)
                 for id_ in sighting.changed:
                     log.warning("the skill %s changed; it is kept out of drafts: roster unquarantine %s", id_, id_)
@@ -100,8 +109,8 @@ class Skills:
             names = {card.name for card in before}
             after = [card_from_skill(row) for row in rows if row["name"] in names]
             old, new = ({text_hash(text) for card in cards for text in passages_of(card)} for cards in (before, after))
-            with atomic(self._writer.db) as db:
-                db.executemany("DELETE FROM vectors WHERE text_hash = ?", [(key,) for key in sorted(old - new)])
+            with atomic(self._writer.db):
+                self._writer.registry.vectors.drop(sorted(old - new))
 
     async def begin(self) -> None:
         """Read the skills for the first time. Whatever comes of it, nobody waits for it any longer."""

@@ -20,13 +20,15 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-words vectors outcomes jsonc terminal arguments waits
-cards failures errorlikeness ratings evidence adapter
-declared errortexts passages weights
-answers
-config
+words vectors outcomes jsonc terminal arguments waits uptime
+cards failures errorlikeness ratings evidence adapter dwell
+declared errortexts passages weights contracts
+answers origins
+config drift
 briefs database
-registry history lexical encoder dense playbook
+history lexical encoder dense playbook vectorstore servernotes driftlog holds
+sighting
+registry
 ranking alternates
 backends
 catalogue
@@ -36,8 +38,9 @@ recorder
 call
 skills
 app
-server explain
-serve commands records demo evaluation
+server explain diffs
+serve quarantine records demo evaluation
+commands driftreport
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}

@@ -13,10 +13,10 @@ from fakes import Clock, WordEncoder, tool
 from roster.catalogue import Catalogue
 from roster.config import Home
 from roster.draft import Draft, draft
+from roster.dwell import DWELL_S
 from roster.history import History, OutcomeRow
 from roster.learning import AT_ONCE, Learner
 from roster.outcomes import Outcome
-from roster.registry import DWELL_S
 from roster.reindex import Writer, embed_missing
 from roster.weights import FIRST_WEIGHTS, Weights
 

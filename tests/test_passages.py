@@ -117,7 +117,7 @@ def test_what_was_embedded_is_taken_over(two: Catalogue, home: Home, writer: Wri
     assert embed_missing(again, writer, home) == 0
     need = encoder.encode_needs(["lorries need tyres"])
     assert again.passages_near(need) == two.passages_near(need)
-    writer.registry.forget_vectors(encoder.fingerprint)
+    writer.registry.vectors.forget(encoder.fingerprint)
     two.empty_dense()
     assert two.passages_near(need) == {}
     assert embed_missing(two, writer, home) == 6

@@ -20,9 +20,10 @@ from scripted_backend import Scripted, running
 from roster import app, skills
 from roster.app import Roster, open_roster
 from roster.config import Home, Mode, read_config
+from roster.dwell import DWELL_S
 from roster.playbook import manifest
-from roster.registry import DWELL_S
 from roster.server import RosterServer
+from roster.uptime import Uptime
 
 pytestmark = pytest.mark.anyio
 posix = pytest.mark.skipif(os.name != "posix", reason="links of POSIX")
@@ -316,9 +317,12 @@ async def test_a_folder_that_became_a_link_is_not_followed(
     assert "canary" not in reply.model_dump_json()
 
 
-def test_a_stable_skill_comes_back_after_its_time(home: Home, personal: Path, clock: Clock) -> None:
+def test_a_stable_skill_comes_back_after_its_time(
+    home: Home, personal: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Drift, dwell and return are those of a tool; a removed skill that comes back changed is held as well."""
     folder = skill(personal, "pdf")
+    monkeypatch.setattr(skills, "uptime", lambda: Uptime(clock.now, "this boot"))
     with open_roster(read_config("{}"), home, clock=clock) as roster:
         roster.skills.sight()
         assert cards(roster) == ["skill__pdf"]

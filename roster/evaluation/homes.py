@@ -150,9 +150,9 @@ def _borrow_vectors(roster: Roster, encoder: Encoder, home: Home, lender: Path, 
             continue
         db = open_database(other.database)
         try:
-            found = Registry(db).vectors(encoder.fingerprint, missing)
+            found = Registry(db).vectors.of(encoder.fingerprint, missing)
         finally:
             db.close()
         if found:
-            roster.writer.registry.keep_vectors(encoder.fingerprint, list(found), np.stack(list(found.values())))
+            roster.writer.registry.vectors.keep(encoder.fingerprint, list(found), np.stack(list(found.values())))
             roster.catalogue.take_stored()

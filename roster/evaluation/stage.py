@@ -210,7 +210,7 @@ class Stage:
         missing = self.catalogue.unread_texts()
         if missing:
             vectors = self.encoder.encode_cards(list(missing.values()))
-            self._writer.registry.keep_vectors(self.encoder.fingerprint, list(missing), vectors)
+            self._writer.registry.vectors.keep(self.encoder.fingerprint, list(missing), vectors)
             self.catalogue.take_stored()
 
     # ---------------------------------------------------------------------------------- the published method
@@ -238,7 +238,7 @@ class Stage:
         moved: list[int] = []
         before: list[Vectors] = []
         after: list[Vectors] = []
-        known = self._writer.registry.vectors(self.encoder.fingerprint)
+        known = self._writer.registry.vectors.of(self.encoder.fingerprint)
         entries = self.entries()
         for card, needs in gained.items():
             if len(needs) < ENOUGH:
