@@ -252,7 +252,7 @@ def _print_status(seen: dict[str, Any], config: Config) -> None:
     )
     if (skills := seen["skills"])["cards"]:
         asked = f", {len(skills['by_id_only'])} of them by id only" if skills["by_id_only"] else ""
-        console.print(plain(f"skills: {skills['cards']} in {len(skills['roots'])} folders{asked}"))
+        console.print(plain(f"skills: {skills['cards']}{asked}, from {', '.join(skills['roots'])}"))
     console.print(plain(f"index: {covered}"))
     if seen["learning"]:
         learnt, weights = seen["learning"], seen["learning"]["weights"]

@@ -113,7 +113,11 @@ class ServerSpec(BaseModel):
 
 
 class Settings(BaseModel):
-    """The top level of `roster.json`, servers aside."""
+    """The top level of `roster.json`, servers aside.
+
+    skills: folders with skills in them, looked into before those of the user's clients and of the project at hand,
+    which `standard_skills` switches off.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 

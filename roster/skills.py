@@ -17,12 +17,12 @@ import anyio
 from anyio import to_thread
 
 from roster.backends import Answer
-from roster.call import Called
+from roster.call import Called, held_card
 from roster.cards import Card, Kind, card_from_skill, text_hash
 from roster.catalogue import Catalogue
 from roster.database import atomic
 from roster.dense import drop_index
-from roster.errors import CallError
+from roster.dwell import Reason
 from roster.failures import failure_of
 from roster.outcomes import CallReport, Cause, judge
 from roster.passages import passages_of
@@ -139,7 +139,7 @@ class Skills:
     # ------------------------------------------------------------------------------------------- calling
 
     async def call(self, card: Card, arguments: Mapping[str, Any] | None) -> Called:
-        """What calling a skill returns; its folder is read anew. Raises CallError when the policy says no."""
+        """What calling a skill returns; its folder is read anew. Raises HeldCardError when the policy says no."""
         changed = True
         try:
             called, changed = await to_thread.run_sync(open_skill, self.playbook, card, arguments, self._quarantine)
@@ -156,7 +156,7 @@ def open_skill(
     """What calling a skill returns, as its folder is now; and whether that is another skill than is on file.
 
     Nothing is recorded of it: that instructions could be read says nothing of whether they help.
-    quarantine: the policy; "call" refuses a skill that has changed. Synchronous. Raises CallError.
+    quarantine: the policy; "call" refuses a skill that has changed. Synchronous. Raises HeldCardError.
     """
     begun = time.perf_counter()
     try:
@@ -172,10 +172,7 @@ def open_skill(
     notes = []
     if changed:
         if quarantine == "call":
-            raise CallError(
-                f"the skill {card.name!r} changed since it was put on file: have a person look at it, "
-                f"then run `roster unquarantine {card.id}`"
-            )
+            raise held_card(card.id, Reason.DRIFT)
         notes.append("Note: this skill changed since it was put on file; this is what it says now.")
     if arguments:
         notes.append("Note: a skill takes no arguments; those given were ignored.")

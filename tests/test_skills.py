@@ -264,17 +264,20 @@ with open_roster(read_config("{}"), find_home()) as roster:
 
 
 async def test_the_policy_can_refuse_a_changed_skill(home: Home, personal: Path) -> None:
-    """With `call` nothing of what it says now is shown."""
+    """With `call` nothing of what it says now is shown: not at the moment it is noticed, nor afterwards."""
     folder = skill(personal, "pdf")
-    with open_roster(read_config("{}"), home) as roster:
-        roster.skills.sight()
-        roster.catalogue.refresh()
-        entry = roster.catalogue.find("skill__pdf")
-        assert entry is not None
+    async with running(home, {}, indexed=True, quarantine="call") as roster, client_of(roster) as client:
+        await client.call_tool("draft", {"need": NEED})
         (folder / "SKILL.md").write_text("---\nname: pdf\ndescription: What it does\n---\ncanary")
-        with pytest.raises(skills.CallError, match="unquarantine skill__pdf") as refused:
-            skills.open_skill(roster.skills.playbook, entry.card, None, "call")
-    assert "canary" not in str(refused.value)
+        replies = [await client.call_tool("call", {"tool": "skill__pdf"}) for _ in range(2)]
+
+    for reply in replies:
+        words, block = reply.content
+        assert isinstance(words, TextContent)
+        assert isinstance(block, TextContent)
+        assert "roster unquarantine skill__pdf" in words.text
+        assert json.loads(block.text)["_roster"]["failure"]["kind"] == "refused"
+        assert "canary" not in reply.model_dump_json()
 
 
 async def test_a_skill_that_is_gone_fails_as_unavailable(home: Home, personal: Path) -> None:
