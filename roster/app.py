@@ -6,8 +6,9 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,7 +16,7 @@ from anyio import to_thread
 
 from roster.backends import Backend, Listing, Pool, State
 from roster.call import Caller
-from roster.cards import card_from_tool
+from roster.cards import Kind, card_from_tool
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, open_home
 from roster.database import atomic, open_database
@@ -26,9 +27,11 @@ from roster.errors import EncoderError, StoreError
 from roster.history import History, Limits
 from roster.inspection import Inspector
 from roster.learning import Learner
+from roster.playbook import open_playbook, texts_of
 from roster.reindex import Writer, embed_missing
 from roster.servernotes import ServerNote
 from roster.sighting import Sighting
+from roster.skills import Skills
 from roster.uptime import uptime
 
 __all__ = ["Roster", "open_roster"]
@@ -53,6 +56,8 @@ class Roster:
         home: Home,
         writer: Writer,
         catalogue: Catalogue,
+        skills: Skills,
+        inspector: Inspector,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -60,6 +65,7 @@ class Roster:
         self.home = home
         self.writer = writer
         self.catalogue = catalogue
+        self.skills = skills
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
         kept = config.settings
         self.limits = Limits(kept.history_days, kept.history_outcomes, kept.history_needs)
@@ -67,7 +73,7 @@ class Roster:
             Learner(catalogue, needs=kept.learning == "full", clock=clock) if kept.learning != "off" else None
         )
         self.caller = Caller(self.pool, writer, clock, learning=kept.learning, limits=self.limits)
-        self.inspector = Inspector(catalogue, writer)
+        self.inspector = inspector
         self.sightings: dict[str, list[Sighting]] = {}
         self._warned: dict[str, str] = {}
         self._first_lists_until: float | None = None
@@ -90,8 +96,10 @@ class Roster:
             yield self
 
     async def keep_indexed(self) -> None:
-        """Load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong here ends it."""
+        """Read the skills, load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong
+        here ends it."""
         told, pruned = "", False
+        await self.skills.begin()
         try:
             while True:
                 self._news = anyio.Event()
@@ -276,10 +284,12 @@ class Roster:
         if self._patient_until is None:
             self._patient_until = anyio.current_time() + PATIENCE_S
         with anyio.CancelScope(deadline=self._patient_until):
+            await self.skills.ready.wait()
             await self._something_known()
             await self._warm.wait()
             if self.catalogue.missing <= WORTH_WAITING_FOR:
                 await self._indexed.wait()
+        await self.skills.look()
         try:
             made = await to_thread.run_sync(self.draft_now, need, k, limiter=self._drafting)
         except sqlite3.Error as error:
@@ -294,11 +304,15 @@ class Roster:
         return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
 
     async def _something_known(self) -> None:
-        """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""
+        """Wait for a first listing when no tool of any server is known: there is nothing to answer with before it."""
         await to_thread.run_sync(self.catalogue.refresh)
-        while not self.catalogue.draftable() and self.starting():
+        while not self._a_tool_is_known() and self.starting():
             await self._listed.wait()
             await to_thread.run_sync(self.catalogue.refresh)
+
+    def _a_tool_is_known(self) -> bool:
+        # Skills are read at once: that they are there says nothing of the servers.
+        return any(entry.card.kind is Kind.TOOL for entry in self.catalogue.draftable().values())
 
     async def first_listings(self) -> None:
         """Wait for the servers that were never listed before, in the first seconds after the first call only."""
@@ -327,17 +341,27 @@ def open_roster(
     *,
     environ: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.time,
+    here: Path | None = None,
+    playbooks: Collection[str] | None = None,
 ) -> Iterator[Roster]:
-    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError."""
+    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError.
+
+    here: the folder whose project skills count; None: the working directory. playbooks: the names that skills are on
+    file under; None: those of the config's own folders.
+    """
     open_home(home)
     writing = open_database(home.database)
     reading = open_database(home.database)
     servers = [name for name, spec in config.servers.items() if not spec.disabled]
-    catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
+    playbook, policy = open_playbook(config, environ, here), config.settings.quarantine
+    named = playbook.servers if playbooks is None else playbooks
+    catalogue = Catalogue(reading, servers, playbooks=named, quarantine=policy != "off")
     writer = Writer(writing)
+    inspector = Inspector(catalogue, writer, files=lambda card: texts_of(playbook, card.raw))
+    skills = Skills(playbook, writer, catalogue, home.index, inspector, quarantine=policy, clock=clock)
     try:
         writer.registry.refresh_words()
-        yield Roster(config, home, writer, catalogue, environ, clock)
+        yield Roster(config, home, writer, catalogue, skills, inspector, environ, clock)
     finally:
         # A thread may still be in the middle of a statement, waiting for another process's lock. Closing the
         # connection under it would bring the interpreter down, so it is let finish; its wait has an end.

@@ -31,7 +31,7 @@ from roster.app import Roster
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
 from roster.call import Called, checked_arguments, held_card, unknown_card
-from roster.cards import Card
+from roster.cards import Card, Kind
 from roster.config import Config, Mode
 from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, HeldCardError, RosterError
@@ -246,7 +246,8 @@ class RosterServer:
             ctx.lifespan_context.session = ctx.session
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
-            rows = [{**entry.card.raw, "name": entry.card.listed} for entry in self.roster.catalogue.living()]
+            cards = [entry.card for entry in self.roster.catalogue.living()]
+            rows = [{**card.raw, "name": card.listed} for card in cards if card.kind is Kind.TOOL]
         box = _box.get()
         if box is not None:
             box["answer"] = {"tools": rows}
@@ -269,7 +270,7 @@ class RosterServer:
 
     async def _call_transparent(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         entry = await self._entry(params.name)
-        if entry is None:
+        if entry is None or entry.card.kind is Kind.SKILL:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         try:
             called = await self._call(ctx, entry.card, params.arguments)
@@ -375,6 +376,8 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
+        if card.kind is Kind.SKILL:
+            return await self.roster.skills.call(card, arguments)
         meta = (ctx.params or {}).get("_meta")
         passed = {
             key: value

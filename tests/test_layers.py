@@ -22,11 +22,11 @@ LAYERS = """
 errors
 words vectors outcomes jsonc terminal arguments waits uptime
 cards failures errorlikeness ratings evidence adapter dwell
-declared errortexts weights contracts review
+declared errortexts passages weights contracts review
 answers origins
 config drift
 briefs database
-history lexical encoder dense vectorstore servernotes driftlog holds
+history lexical encoder dense playbook vectorstore servernotes driftlog holds
 sighting
 registry reviews
 ranking alternates
@@ -36,6 +36,7 @@ reindex learning
 draft lint
 recorder inspection
 call
+skills
 app
 server explain diffs
 serve quarantine reviewreport records demo evaluation
@@ -58,6 +59,7 @@ ALONE = {
     "typer": {"cli", "evaluation"},
     "snowballstemmer": {"words"},
     "rfc8785": {"cards"},
+    "ruamel": {"playbook"},
     "jsonschema": {"arguments"},
     "jsonschema_specifications": {"arguments"},
     "referencing": {"arguments"},
