@@ -275,8 +275,8 @@ class Roster:
 
     # ------------------------------------------------------------------------------------------ drafting
 
-    async def draft(self, need: str, k: int) -> Draft:
-        """The best k cards for a checked need.
+    async def draft(self, need: str, k: int, servers: Collection[str] | None = None) -> Draft:
+        """The best k cards for a checked need, of these servers alone if any are named.
 
         In the first seconds after the first draft it waits for the encoder and for a small index to be complete: a
         better answer a moment later is worth more than a quick one by words alone. After that it never waits.
@@ -291,7 +291,7 @@ class Roster:
                 await self._indexed.wait()
         await self.skills.look()
         try:
-            made = await to_thread.run_sync(self.draft_now, need, k, limiter=self._drafting)
+            made = await to_thread.run_sync(self.draft_now, need, k, servers, limiter=self._drafting)
         except sqlite3.Error as error:
             remedy = "restart Roster; if that does not help, move the file away"
             raise StoreError(f"{self.home.database} cannot be read ({error}): {remedy}") from error
@@ -299,9 +299,9 @@ class Roster:
             self._news.set()
         return made
 
-    def draft_now(self, need: str, k: int) -> Draft:
+    def draft_now(self, need: str, k: int, servers: Collection[str] | None = None) -> Draft:
         """`draft` as it stands, without waiting for anything. Synchronous."""
-        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
+        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner, servers)
 
     async def _something_known(self) -> None:
         """Wait for a first listing when no tool of any server is known: there is nothing to answer with before it."""

@@ -211,6 +211,12 @@ MIGRATIONS = (
         place TEXT NOT NULL,
         PRIMARY KEY (card, rule, place)
     ) WITHOUT ROWID""",
+    """CREATE TABLE tokens (
+        name TEXT PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,          -- SHA-256 (hex) of a bearer token; the token itself is nowhere
+        servers TEXT,                       -- the only servers it sees, as JSON; NULL: all
+        created_at REAL NOT NULL
+    ) WITHOUT ROWID""",
 )
 
 

@@ -115,14 +115,17 @@ class DenseIndex:
             self._index.remove_ids(np.asarray(there, dtype=np.int64))
             self._numbers.difference_update(there)
 
-    def search(self, need: Vectors, k: int) -> list[tuple[int, float]]:
+    def search(self, need: Vectors, k: int, among: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """The k cards nearest to one need as (number, cosine similarity), best first; fewer when there are fewer.
 
-        need: (1, dim) float32, unit length. Raises DimensionError.
+        need: (1, dim) float32, unit length. among: the only cards that are looked at; None: all. Raises DimensionError.
         """
-        need = self._checked(need)
+        need, wanted = self._checked(need), None
+        if among is not None:
+            selector = self._faiss.IDSelectorBatch(np.fromiter(among, dtype=np.int64))
+            wanted = self._faiss.SearchParameters(sel=selector)
         with self._lock:
-            similarities, numbers = self._index.search(need, max(1, min(k, len(self._numbers))))
+            similarities, numbers = self._index.search(need, max(1, min(k, len(self._numbers))), params=wanted)
         return [
             (number, similarity)
             for number, similarity in zip(numbers[0].tolist(), similarities[0].tolist(), strict=True)
@@ -149,9 +152,9 @@ class DenseIndex:
         mean: NDArray[np.float32] = rows.mean(axis=0)
         return mean
 
-    def floor(self, need: Vectors) -> float:
-        """The similarity of the card farthest from a need: the other end of min-max. 0 for an empty index."""
-        farthest = self.search(-need, 1)
+    def floor(self, need: Vectors, among: Iterable[int] | None = None) -> float:
+        """The similarity of the card farthest from a need: the other end of min-max. 0 when there is none."""
+        farthest = self.search(-need, 1, among)
         return -farthest[0][1] if farthest else 0.0
 
     def similarities(self, need: Vectors, numbers: Iterable[int]) -> dict[int, float]:

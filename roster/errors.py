@@ -11,6 +11,8 @@
     │   └── DimensionError     vectors of another width than the index
     ├── StoreError             the database cannot be used
     │   └── StoreTooNewError   it was written by a newer Roster
+    ├── TokenError             a bearer token that cannot be made, or is not there
+    ├── ListenError            an address that cannot be served on
     └── NeedSetError           a labelled need set that breaks its format
 
 Every message names the value and the remedy. A backend that fails is not here: that is news about
@@ -25,11 +27,13 @@ __all__ = [
     "DimensionError",
     "EncoderError",
     "HeldCardError",
+    "ListenError",
     "NeedError",
     "NeedSetError",
     "RosterError",
     "StoreError",
     "StoreTooNewError",
+    "TokenError",
     "UnknownCardError",
     "VariableError",
     "json_type",
@@ -84,6 +88,14 @@ class StoreTooNewError(StoreError):
             f"roster.db has schema {found}, this Roster knows {known}: upgrade roster-mcp, "
             "or point ROSTER_HOME at another folder"
         )
+
+
+class TokenError(RosterError):
+    """A bearer token that cannot be made as asked, or is not there."""
+
+
+class ListenError(RosterError):
+    """An address that cannot be served on."""
 
 
 def json_type(value: object) -> str:
