@@ -132,7 +132,11 @@ class HttpSettings(BaseModel):
 
 
 class Settings(BaseModel):
-    """The top level of `roster.json`, servers aside."""
+    """The top level of `roster.json`, servers aside.
+
+    skills: folders with skills in them, looked into before those of the user's clients and of the project at hand,
+    which `standard_skills` switches off.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -142,6 +146,7 @@ class Settings(BaseModel):
     quarantine: Literal["off", "draft", "call"] = "draft"
     learning: Level = "full"
     skills: tuple[str, ...] = ()
+    standard_skills: bool = True
     history_days: float = Field(default=365, gt=0, le=36_500)
     history_outcomes: int = Field(default=100_000, ge=1, le=10_000_000)
     history_needs: int = Field(default=20_000, ge=1, le=1_000_000)

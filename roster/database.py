@@ -203,13 +203,21 @@ MIGRATIONS = (
     ) WITHOUT ROWID""",
     "INSERT INTO listings SELECT name, version, listed_at FROM servers "
     "WHERE version IS NOT NULL AND listed_at IS NOT NULL",
-    "ALTER TABLE servers ADD COLUMN offers TEXT",  # what it has besides tools: words of ours, space between
+    """CREATE TABLE findings (                -- what a review found; the texts themselves are in the cards
+        card TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        severity TEXT NOT NULL,
+        place TEXT NOT NULL,
+        PRIMARY KEY (card, rule, place)
+    ) WITHOUT ROWID""",
     """CREATE TABLE tokens (
         name TEXT PRIMARY KEY,
         hash TEXT NOT NULL UNIQUE,          -- SHA-256 (hex) of a bearer token; the token itself is nowhere
         servers TEXT,                       -- the only servers it sees, as JSON; NULL: all
         created_at REAL NOT NULL
     ) WITHOUT ROWID""",
+    "ALTER TABLE servers ADD COLUMN offers TEXT",  # what it has besides tools: words of ours, space between
 )
 
 

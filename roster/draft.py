@@ -7,6 +7,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any
 
 from roster.briefs import brief
@@ -16,6 +17,7 @@ from roster.errors import NeedError, json_type
 from roster.history import NeedRow, Tally
 from roster.learning import Learner, Learning
 from roster.ranking import (
+    PASSAGE_COST,
     Match,
     Scored,
     blend,
@@ -170,7 +172,7 @@ def draft(
         learner.refresh()
     known = entries = catalogue.draftable()
     if servers is not None:
-        entries = {number: entry for number, entry in known.items() if entry.card.server in servers}
+        entries = {number: entry for number, entry in known.items() if entry.card.said_server in servers}
     words = length_of(need)
     # Enough of them that cards which are not in the running take nobody's place.
     shared_words = catalogue.words(need, CANDIDATES + len(known) - len(entries))
@@ -248,21 +250,33 @@ def _meaning(
     vectors = encoder.encode_needs([need, *parts])
     whole, *each = [vectors[row : row + 1] for row in range(len(vectors))]
     similarities = {number: score for number, score in dense.search(whole, CANDIDATES, only) if number in allowed}
+    passages = catalogue.passages_near(whole)
     found = {number for vector in each for number, _ in dense.search(vector, MAX_K, only) if number in allowed}
     served: list[int] = []
     if learner is not None:
         served = [number for number in learner.near(vectors[0]) if number in allowed]
         found.update(served)
-    missing = [number for number in {*others, *found} if number not in similarities]
+    best = nlargest(CANDIDATES, (number for number in passages if number in allowed), key=passages.__getitem__)
+    missing = [number for number in {*others, *found, *best} if number not in similarities]
     similarities |= dense.similarities(whole, missing)
+    similarities = _with_passages(similarities, passages)
     near: dict[int, list[float]] = {}
     for turn, vector in enumerate(each, 1):
         top, low = max((score for _, score in dense.search(vector, 1, only)), default=0.0), dense.floor(vector, only)
-        for number, score in dense.similarities(vector, similarities).items():
+        step = _with_passages(dense.similarities(vector, similarities), catalogue.passages_near(vector))
+        for number, score in step.items():
             near.setdefault(number, []).append(min(1.0, scaled(score, low, top)))
         # Another thread may be taking a card out at this moment: one that is not known for every step is for none.
         near = {number: steps for number, steps in near.items() if len(steps) == turn}
     return _Meaning(similarities, dense.floor(whole, only), near, encoder.unread(need), vectors[0], served)
+
+
+def _with_passages(similarities: Mapping[int, float], passages: Mapping[int, float]) -> dict[int, float]:
+    """Each card's similarity, or that of its nearest passage where that is nearer by more than passages cost."""
+    return {
+        number: max(score, passages[number] - PASSAGE_COST) if number in passages else score
+        for number, score in similarities.items()
+    }
 
 
 @dataclass(slots=True)

@@ -17,9 +17,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
 
-from roster.cards import FORMULA, Card
+from roster.cards import FORMULA, Card, card_from_row
 from roster.contracts import Severity, compare, severity_of
 from roster.dwell import Hold, Moment, Reason
 from roster.origins import EventKind, Known, Origin, Seen, origins_of
@@ -52,7 +51,7 @@ class Policy:
     or changed, needs a person's look. accepted: the (card id, fingerprint) that a person has accepted."""
 
     quarantine: bool = True
-    suspicious: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = lambda _old, _new: False
+    suspicious: Callable[[Card, Card], bool] = lambda _old, _new: False
     review: Callable[[Card], bool] | None = None
     accepted: Collection[tuple[str, str]] = frozenset()
 
@@ -169,7 +168,7 @@ def _changed(seen: Seen, before: Known, now: Moment, policy: Policy, was: str = 
     """Another definition than `before`'s. was: its id, where that is not this card's own."""
     card, row = seen.card(), before.row()
     severity = severity_of(compare(card.kind, row, card.raw))
-    if policy.suspicious(row, card.raw):
+    if policy.suspicious(card_from_row(card.kind, card.server, row), card):
         severity = Severity.SAFETY
     reason = Reason.SAFETY if severity is Severity.SAFETY else Reason.DRIFT
     reason = reason.or_worse(before.hold.reason if before.hold is not None else None)

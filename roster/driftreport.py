@@ -19,6 +19,7 @@ from roster.driftlog import Batch, Logged, State
 from roster.holds import Held
 from roster.origins import EventKind
 from roster.quarantine import matching, waiting
+from roster.reviewreport import finding_json, findings_in, print_findings
 from roster.terminal import Out, visible, when
 
 __all__ = ["drift"]
@@ -33,6 +34,7 @@ def drift(pattern: str | None, *, everything: bool, out: Out) -> None:
     """Print what changed, newest first; of one card, or of those a glob names, how it changed."""
     home = find_home()
     with open_roster(load_config(home), home) as roster:
+        roster.catalogue.refresh()
         registry = roster.writer.registry
         waits = {held.id: held for held in registry.holds.all()}
         if pattern is not None:
@@ -40,17 +42,25 @@ def drift(pattern: str | None, *, everything: bool, out: Out) -> None:
             found = [event for id_ in ids for event in registry.log.events(id_)]
             found.sort(key=lambda event: (-event.at, -event.number))
             batches: list[Batch] = []
+            reviewed = {
+                id_: findings_in(roster, e.card) for id_ in ids if (e := roster.catalogue.find(id_)) is not None
+            }
         else:
-            found, batches = registry.log.events(), registry.log.batches()
+            found, batches, reviewed = registry.log.events(), registry.log.batches(), {}
     if out is not None:
         known = {batch.number for batch in batches}
         rows = [_event_json(e, waits.get(e.card), changes=pattern is not None) for e in found if e.batch not in known]
         rows += [_batch_json(batch, [event for event in found if event.batch == batch.number]) for batch in batches]
-        out({"events": sorted(rows, key=lambda row: -row["at"])})
+        findings = {id_: [finding_json(each) for each in some] for id_, some in reviewed.items() if some}
+        out({"events": sorted(rows, key=lambda row: -row["at"])} | ({"findings": findings} if pattern else {}))
         return
     console = Console(highlight=False)
     if pattern is not None:
         _print_diffs(console, pattern, found, waits)
+        for id_, some in reviewed.items():
+            if some:
+                console.print(visible(f"the review of {id_} as it is now:"), soft_wrap=True)
+                print_findings(console, some)
         return
     lines = _lines(found, batches, waits)
     if not lines:

@@ -86,6 +86,8 @@ def print_draft(made: Draft, explain: bool) -> None:
                 line.append("  (works well here)", style="dim")
             console.print(line)
             console.print(plain(f"   {wire['description']}"))
+            if "note" in wire:
+                console.print(Text(f"   {wire['note']}", style="dim"))
         return
     table = Table(
         title=plain(made.need),

@@ -99,7 +99,7 @@ class Registry:
         kind: Kind = Kind.TOOL,
         version: str | None = None,
         configured: Collection[str] | None = None,
-        suspicious: Callable[[Mapping[str, Any], Mapping[str, Any]], bool] = lambda _old, _new: False,
+        suspicious: Callable[[Card, Card], bool] = lambda _old, _new: False,
         review: Callable[[Card], bool] | None = None,
     ) -> Sighting:
         """Record one listing of a server, or of the skills, and say what was new in it.

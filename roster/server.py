@@ -30,7 +30,7 @@ from roster.backends import requester
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
 from roster.call import Called, checked_arguments, held_card, unknown_card
-from roster.cards import Card
+from roster.cards import Card, Kind
 from roster.config import Mode
 from roster.draft import Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, HeldCardError, RosterError
@@ -235,8 +235,8 @@ class RosterServer:
             connection.session = ctx.session
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
-            cards = [entry.card for entry in self.roster.catalogue.living() if connection.sees(entry.card.server)]
-            rows = [{**card.raw, "name": card.listed} for card in cards]
+            cards = [entry.card for entry in self.roster.catalogue.living() if connection.sees(entry.card.said_server)]
+            rows = [{**card.raw, "name": card.listed} for card in cards if card.kind is Kind.TOOL]
         stub: types.ListToolsResult = answer_raw("tools/list", {"tools": rows})
         return stub
 
@@ -261,7 +261,7 @@ class RosterServer:
 
     async def _call_transparent(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
         entry = await self._entry(self._connection_of(ctx), params.name)
-        if entry is None:
+        if entry is None or entry.card.kind is Kind.SKILL:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         try:
             called = await self._call(ctx, entry.card, params.arguments)
@@ -359,7 +359,7 @@ class RosterServer:
 
     def _seen(self, connection: Connection, id_: str) -> Entry | None:
         entry = self.roster.catalogue.find(id_)
-        return entry if entry is not None and connection.sees(entry.card.server) else None
+        return entry if entry is not None and connection.sees(entry.card.said_server) else None
 
     def _draftable(self, connection: Connection, id_: str) -> Card | None:
         """The card with this id, if a draft might show it to this client now. From any thread."""
@@ -376,6 +376,8 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
+        if card.kind is Kind.SKILL:
+            return await self.roster.skills.call(card, arguments)
         connection, voice = self._connection_of(ctx), voice_of(ctx)
         with anyio.CancelScope() as scope:
             self._calls.add(scope)

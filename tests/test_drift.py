@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes import HOUR, tool
 
-from roster.cards import FORMULA, card_from_tool, raw_json
+from roster.cards import FORMULA, Card, card_from_tool, raw_json
 from roster.contracts import Severity
 from roster.drift import News, Plan, Policy, Step, plan
 from roster.dwell import DWELL_S, UNSURE_S, Hold, Moment, Reason
@@ -176,9 +176,9 @@ def test_new_words_that_are_suspicious_wait_for_a_person() -> None:
     """Whoever judges them sees both definitions."""
     asked = []
 
-    def suspicious(old: Any, new: Any) -> bool:
-        asked.append((old, new))
-        return "mail" in new["description"]
+    def suspicious(old: Card, new: Card) -> bool:
+        asked.append((old.raw, new.raw))
+        return "mail" in new.description
 
     step = one([known(OLD)], NEW, policy=Policy(suspicious=suspicious))
     assert step.event is not None

@@ -22,26 +22,27 @@ LAYERS = """
 errors
 addresses words vectors outcomes jsonc terminal arguments waits uptime
 cards failures errorlikeness ratings evidence adapter dwell
-declared errortexts weights contracts
+declared errortexts passages weights contracts review
 answers origins
 config drift
 briefs database
-history lexical encoder dense tokens vectorstore servernotes driftlog holds
+history lexical encoder dense playbook tokens vectorstore servernotes driftlog holds
 sighting
-registry
+registry reviews
 ranking alternates
 backends rawanswers
 catalogue forwarding
 reindex learning
 draft lint
 welcome
-recorder
+recorder inspection
 call
+skills
 app
 server explain diffs
 gate
 web
-serve token_commands quarantine records demo evaluation
+serve token_commands quarantine reviewreport records demo evaluation
 commands driftreport
 cli
 """.strip().splitlines()
@@ -63,6 +64,7 @@ ALONE = {
     "typer": {"cli", "evaluation"},
     "snowballstemmer": {"words"},
     "rfc8785": {"cards"},
+    "ruamel": {"playbook"},
     "jsonschema": {"arguments"},
     "jsonschema_specifications": {"arguments"},
     "referencing": {"arguments"},
