@@ -118,6 +118,30 @@ async def test_a_uri_nobody_has_is_an_error_that_names_it(home: Home, tmp_path: 
     assert [event for event in one.events("request") if event["method"] == "resources/read"] == []
 
 
+async def test_a_client_that_may_not_see_a_server_has_none_of_its_resources(home: Home, tmp_path: Path) -> None:
+    """Not in the list, not by URI, plain or naming the server, and no news of it; nor prompts."""
+    open_ = Scripted(tmp_path, "open", capabilities=FULL, answers=listed("a:1"))
+    shut = Scripted(tmp_path, "shut", capabilities=FULL, answers=listed("b:1", templates=["b:{x}"]))
+    changed = "notifications/resources/list_changed"
+
+    async with running(home, {"open": open_.entry(), "shut": shut.entry()}) as roster:
+        server = server_of(roster)
+        async with connected(server) as all_, connected(server) as some:
+            await until(lambda: all(one.ready for one in server.forwarder._clients))
+            server.forwarder._clients[-1].servers = frozenset({"open"})
+            assert [row["uri"] for row in (await some.request("resources/list"))["resources"]] == ["a:1"]
+            assert (await some.request("resources/templates/list"))["resourceTemplates"] == []
+            assert (await all_.request("resources/read", uri="b:1"))["contents"]
+            for uri in ("b:1", "roster+shut:b:1"):
+                # The only server it sees is asked, as it would be without Roster.
+                with pytest.raises(MCPError):
+                    await some.request("resources/read", uri=uri)
+            shut.says(announce=[{"method": changed}])
+            await all_.hears(changed)
+    assert some.heard(changed) == []
+    assert [event["params"]["uri"] for event in shut.events("request") if "uri" in event["params"]] == ["b:1"]
+
+
 async def test_the_only_server_with_resources_answers_for_every_uri(home: Home, tmp_path: Path) -> None:
     """Listed or not, with a template or none: it is asked, and its own error is the answer."""
     error = {"code": -32050, "message": "grün", "data": {"a": [None]}}
