@@ -25,6 +25,7 @@ cards failures errorlikeness ratings evidence
 declared errortexts
 answers
 config
+clients
 briefs database
 registry history lexical encoder dense
 ranking alternates
@@ -51,7 +52,8 @@ ALONE = {
     "sentence_transformers": {"encoder"},
     "transformers": {"encoder"},
     "huggingface_hub": {"encoder"},
-    "filelock": {"reindex"},
+    "filelock": {"reindex", "clients"},
+    "ruamel": {"clients"},
     "typer": {"cli", "evaluation"},
     "snowballstemmer": {"words"},
     "rfc8785": {"cards"},
@@ -135,7 +137,7 @@ def test_what_another_part_imports_is_public() -> None:
 def loaded_after(code: str) -> list[str]:
     """The libraries that a new process has loaded after running `code`."""
     heavy = ["torch", "transformers", "sentence_transformers", "faiss", "onnxruntime", "tokenizers", "numpy", "mcp",
-             "pydantic", "rich"]  # fmt: skip
+             "pydantic", "rich", "ruamel"]  # fmt: skip
     child = python(f"{code}\nimport sys, json; print(json.dumps([x for x in {heavy} if x in sys.modules]))")
     out, err = child.communicate(timeout=60)
     assert err == ""
