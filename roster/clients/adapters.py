@@ -13,7 +13,7 @@ from enum import StrEnum
 from roster.clients.yamlfile import LIST
 from roster.errors import ConfigError
 
-__all__ = ["CLIENTS", "Client", "Dialect", "Format", "Place", "Scope", "chosen"]
+__all__ = ["CLIENTS", "Client", "Confidence", "Dialect", "Format", "Place", "Scope", "chosen"]
 
 
 class Scope(StrEnum):

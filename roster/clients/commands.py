@@ -20,6 +20,7 @@ from roster.clients.machine import Machine, this_machine
 from roster.clients.plan import FilePlan
 from roster.clients.sync import Outcome, carry_out, plan_sync, routed_servers, wish_for
 from roster.config import Config, find_home, load_config
+from roster.errors import ConfigError
 from roster.terminal import Out, plain
 
 __all__ = ["eject", "init", "sync"]
@@ -103,7 +104,7 @@ def _print_init(done: Import, roots: list[tuple[Path, int]], config: str, writte
         titles = ", ".join(dict.fromkeys(file.client.title for file, _ in found.sources))
         state = "added" if found.added else "is there"
         off = ", disabled" if found.entry.get("disabled") else ""
-        values = f"; its own values: {', '.join(found.secrets)}" if found.added and found.secrets else ""
+        values = f"; values in it: {', '.join(found.secrets)}" if found.added and found.secrets else ""
         say(
             f"{'+' if found.added else '='} {found.name} ({titles}): {state}{off}{values}",
             "green" if found.added else "",
@@ -147,6 +148,8 @@ def sync(
     """Point clients at Roster, after showing how; the exit status. ask: returns only after a yes; None: do not ask."""
     machine = machine or this_machine()
     home = find_home(machine.environ)
+    if not home.config.exists():
+        raise ConfigError(f"{home.config} is not there: run `roster init` first, which makes it of your clients' servers")
     config = load_config(home)
     found = files.read(home.config)
     assert found.data is not None
@@ -157,8 +160,9 @@ def sync(
     )
     plans = plan_sync(machine, chosen(clients), wish, open_journal(home))
     changing = [plan for plan in plans if plan.after is not None]
+    warnings = _warnings(config, routed, machine) + _unknown(keep, plans)
     if out is None:
-        _print_plans(plans, _warnings(config, routed, machine))
+        _print_plans(plans, warnings)
     outcomes: list[Outcome] = []
     if changing and not dry_run:
         if ask is not None:
@@ -167,7 +171,7 @@ def sync(
     failed = [one for one in outcomes if one.problem]
     refused = [plan for plan in plans if plan.problem]
     if out is not None:
-        out(_sync_json(plans, outcomes, dry_run, _warnings(config, routed, machine)))
+        out(_sync_json(plans, outcomes, dry_run, warnings))
     else:
         _print_outcomes(outcomes, changing, dry_run)
     return 1 if failed or refused else 0
@@ -184,6 +188,11 @@ def _warnings(config: Config, routed: Any, machine: Machine) -> list[str]:
         for name in routed
         if (missing := config.servers[name].missing(machine.environ)) is not None
     ]
+
+
+def _unknown(keep: Sequence[str], plans: list[FilePlan]) -> list[str]:
+    there = {kept.name for plan in plans for kept in plan.kept}
+    return [f"--keep {name}: no client has a server of this name" for name in keep if name not in there]
 
 
 def _sync_json(plans: list[FilePlan], outcomes: list[Outcome], dry_run: bool, warnings: list[str]) -> dict[str, Any]:

@@ -86,6 +86,7 @@ def to_client(dialect: Dialect, command: list[str], env: Mapping[str, str], vari
                 "cmd": program,
                 "args": args,
                 "envs": literal,
+                "env_keys": variables,
                 "timeout": 300,
             }
         case _:

@@ -103,7 +103,8 @@ def _try(journal: Journal, path: Path, changes: list[Change], force: bool, dry_r
             if result.data is None:
                 files.remove(found, step)
             else:
-                files.replace(found, result.data, step)
+                mode = found.mode if found.data is not None else changes[0].mode
+                files.replace(files.Read(found.path, found.target, found.data, mode), result.data, step)
         journal.forget(changes)
     return Ejected(path, changes[0].client, result.undone, _names(changes))
 

@@ -100,7 +100,7 @@ def _temporary(target: Path) -> Path:
 def replace(before: Read, data: bytes, step: Step) -> None:
     """Put `data` where `before` was read: a temporary file beside it, flushed, then renamed over it.
 
-    The mode stays (0600 for a new file). Raises ChangedError when the file is no longer what was read, and ClientError
+    The mode becomes the one of `before`. Raises ChangedError when the file is no longer what was read, and ClientError
     when it or its folder cannot be written.
     """
     target = before.target
@@ -115,8 +115,7 @@ def replace(before: Read, data: bytes, step: Step) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        if before.data is not None:
-            _like(temporary, target, before.mode)
+        _like(temporary, target, before)
         step("flushed")
         now = read(before.path)
         if now.data != before.data or now.target != before.target:
@@ -131,15 +130,15 @@ def replace(before: Read, data: bytes, step: Step) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _like(temporary: Path, target: Path, mode: int) -> None:
+def _like(temporary: Path, target: Path, before: Read) -> None:
     """Mode and, where we may, owner of the file that is replaced."""
-    temporary.chmod(mode)
-    if hasattr(os, "chown"):
+    temporary.chmod(before.mode)
+    if before.data is not None and hasattr(os, "chown"):
         old, new = target.stat(), temporary.stat()
         if (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
             with suppress(OSError):
                 os.chown(temporary, old.st_uid, old.st_gid)
-                temporary.chmod(mode)
+                temporary.chmod(before.mode)
 
 
 def remove(before: Read, step: Step) -> None:

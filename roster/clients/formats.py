@@ -69,6 +69,8 @@ def edited(text: str, spot: Spot, leave: Collection[str], add: tuple[str, Any] |
     touched = [name for name in twice if name in leave or (add is not None and name == add[0])]
     if touched:
         raise FormatError(f"{touched[0]!r} stands twice under {spot.shown}: keep one of them")
+    if add is not None and spot.keys[-1] == yamlfile.LIST:
+        add = (add[0], {"name": add[0], **add[1]})
     after = str(_MODULES[spot.format].edit(text, spot.keys, leave, add))
     expected = [(name, value) for name, value in before if name not in leave]
     _prove(text, after, spot, [*expected, add] if add is not None else expected)

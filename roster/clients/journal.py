@@ -57,7 +57,10 @@ class SpotChange(BaseModel):
 
 
 class Change(BaseModel):
-    """One change of one file. before, after: digests of its bytes; before is "" when sync made the file."""
+    """One change of one file. before, after: digests of its bytes; before is "" when sync made the file.
+
+    lock: what the client locks it with. mode: its permissions before.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -69,6 +72,7 @@ class Change(BaseModel):
     after: str
     spots: tuple[SpotChange, ...]
     lock: str = ""
+    mode: int = 0o600
     state: State = State.PREPARED
 
     @property
@@ -138,6 +142,7 @@ class Journal:
             after=files.digest(after),
             spots=tuple(spots),
             lock=lock,
+            mode=found.mode,
         )
         self._kept.next = max(self._kept.next, number + 1)
         self._kept.changes.append(change)

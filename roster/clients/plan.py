@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 import json
 import os
@@ -11,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from roster.clients.adapters import Client, Scope
+from roster.clients.adapters import Client, Dialect, Scope
 from roster.clients.dialects import Unroutable, anchored, from_client, is_roster, to_client
 from roster.clients.faults import ClientError
 from roster.clients.files import encoded
 from roster.clients.finding import ClientFile, spot_of, text_of
-from roster.clients.formats import edited, is_blank, section_digest, servers
+from roster.clients.formats import Spot, edited, is_blank, section_digest, servers
 from roster.clients.identity import covers, differing, references
 from roster.clients.journal import Change, SpotChange
 from roster.clients.machine import Machine
@@ -110,7 +109,11 @@ def plan_file(machine: Machine, files: list[ClientFile], wish: Wish, changes: Se
             plan.after = encoded(text, first.found.data)
             plan.diff = "\n".join([f"--- {first.path}", f"+++ {first.path}", *diff])
     except ClientError as error:
-        plan.problem, plan.after, plan.spots = str(error), None, []
+        plan.after, plan.spots = None, []
+        if all(file.place.scope is Scope.PROJECT for file in files) and not wish.project_files:
+            plan.notes.append(f"{first.path} was not looked into: {error}")
+        else:
+            plan.problem = str(error)
     return plan
 
 
@@ -144,30 +147,25 @@ def _plan_place(
         plan.kept += [Kept(name, reason) for name in gone]
         return text
     ours = [name for name, value in now if is_roster(value)]
-    asked = file.client.id in wish.named and file.place.scope is Scope.USER
-    variables = [name for name in references(wish.routed.values()) if name not in _ALWAYS]
-    wanted = to_client(file.client.dialect, machine.roster_command(short_path=file.client.gui), wish.env, variables)
+    wanted = _wanted(machine, file, [value for name, value in now if name in gone], wish)
     # An entry of ours that nobody touched may be renewed; one that a person wrote or changed is theirs.
     stale = [
         name
         for name, value in now
-        if name in ours
-        and entry_digest(value) != entry_digest(wanted)
-        and any(c.added == name and c.entry == entry_digest(value) for one in changes for c in one.spots)
+        if name in ours and entry_digest(value) != entry_digest(wanted) and _written_by_us(name, value, changes)
     ]
-    add = None
-    if (gone or asked) and (not ours or stale):
-        taken = {name for name, _ in now if name not in gone and name not in stale}
+    asked = file.client.id in wish.named and file.place.scope is Scope.USER
+    add = stale[0] if stale else None
+    if (gone or asked) and not ours and not _has_roster_for_all(file, text):
+        taken = {name for name, _ in now if name not in gone}
         add = next(name for name in (NAME, f"{NAME}-mcp", *(f"{NAME}-{n}" for n in range(2, 99))) if name not in taken)
-    elif stale:
-        add = stale[0]
     if not gone and add is None:
         return text
     if file.place.live and file.there and is_blank(text, spot):
         raise ClientError("it is empty, though its client keeps its state in it: it may be writing it just now")
-    if file.client.withholds and variables:
+    if file.client.withholds and (names := _variables(wish)):
         plan.notes.append(
-            f"{file.client.title} hands its servers few variables: put {', '.join(variables)} into the env of the "
+            f"{file.client.title} hands its servers few variables: put {', '.join(names)} into the env of the "
             f"entry {add or ours[0]!r}, if servers miss them"
         )
     leave = [*gone, *stale]
@@ -184,6 +182,33 @@ def _plan_place(
     )
     diff += _diff(spot.shown, now, servers(after, spot), leave, add)
     return after
+
+
+def _wanted(machine: Machine, file: ClientFile, gone: list[Any], wish: Wish) -> dict[str, Any]:
+    """The entry that would have this client start Roster instead of the servers `gone`."""
+    variables = _variables(wish)
+    if file.client.dialect is Dialect.GOOSE:
+        # Its own store hands out what the servers there were handed, and refuses to start for a name it does not have.
+        keys = [key for value in gone for key in value.get("env_keys") or []]
+        variables = sorted({key for key in keys if isinstance(key, str)})
+    command = machine.roster_command(short_path=file.client.gui)
+    return to_client(file.client.dialect, command, wish.env, variables)
+
+
+def _variables(wish: Wish) -> list[str]:
+    return [name for name in references(wish.routed.values()) if name not in _ALWAYS]
+
+
+def _written_by_us(name: str, value: Any, changes: Sequence[Change]) -> bool:
+    digest = entry_digest(value)
+    return any(spot.added == name and spot.entry == digest for change in changes for spot in change.spots)
+
+
+def _has_roster_for_all(file: ClientFile, text: str) -> bool:
+    """Whether Roster is there for every project already, and one project needs no second one."""
+    if file.place.scope is not Scope.LOCAL:
+        return False
+    return any(is_roster(value) for _, value in servers(text, Spot(file.place.format, file.place.keys[-1:])))
 
 
 def _why_kept(machine: Machine, file: ClientFile, name: str, value: Any, wish: Wish) -> str | None:
@@ -214,14 +239,18 @@ def in_project(file: ClientFile, entry: dict[str, Any], project: Path) -> dict[s
 def _diff(
     where: str, before: list[tuple[str, Any]], after: list[tuple[str, Any]], gone: Collection[str], added: str | None
 ) -> list[str]:
-    """A unified diff of the servers at one place, values hidden; of servers that stay only their names."""
+    """The change at one place as lines of a diff, values hidden; of servers that stay only their names."""
+    new = dict(after)
+    rows = [f"@@ {where} @@"]
+    for name, value in before:
+        rows += _lines("-", name, shown(value)) if name in gone else [f" {_quoted(name)}: {{…}}"]
+    return rows if added is None else [*rows, *_lines("+", added, shown(new[added]))]
 
-    def lines(entries: list[tuple[str, Any]], whole: Collection[str | None]) -> list[str]:
-        out = []
-        for name, value in entries:
-            text = json.dumps(shown(value), ensure_ascii=False, indent=2) if name in whole else "{…}"
-            out += f"{json.dumps(name, ensure_ascii=False)}: {text}".splitlines()
-        return out
 
-    rows = difflib.unified_diff(lines(before, gone), lines(after, [added]), n=1, lineterm="")
-    return [f"@@ {where} @@", *(row for row in rows if not row.startswith(("---", "+++", "@@")))]
+def _lines(mark: str, name: str, value: Any) -> list[str]:
+    text = f"{_quoted(name)}: {json.dumps(value, ensure_ascii=False, indent=2)}"
+    return [mark + line for line in text.splitlines()]
+
+
+def _quoted(name: str) -> str:
+    return json.dumps(name, ensure_ascii=False)

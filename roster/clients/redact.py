@@ -11,7 +11,7 @@ from roster.clients.identity import is_literal
 
 __all__ = ["HIDDEN", "literal_secrets", "shown"]
 
-HIDDEN = "‹hidden›"
+HIDDEN = "***"
 
 _FLAG = re.compile(
     r"--?[\w-]*(?:token|key|secret|passw|pwd|auth|header|cred|cookie|session|bearer|dsn|uri|url|conn)[\w-]*",
@@ -72,7 +72,11 @@ def shown(entry: Any) -> Any:
         return HIDDEN
     out: dict[str, Any] = {}
     for key, value in entry.items():
-        if isinstance(value, bool | int | float) or value is None or key in ("type", "transport", "name", "source"):
+        if (
+            isinstance(value, bool | int | float)
+            or value is None
+            or key in ("type", "transport", "name", "source", "description")
+        ):
             out[key] = value if not isinstance(value, str) else _word(value)
         elif key in ("args", "command") and isinstance(value, list):
             out[key] = _args(value)
@@ -92,8 +96,11 @@ def _is_reference(value: Any) -> bool:
 
 
 def literal_secrets(entry: Mapping[str, Any]) -> list[str]:
-    """Where an entry of roster.json holds values of its own (`env.TOKEN`), by key name only."""
-    return [
+    """Where an entry of roster.json holds values of its own (`env.TOKEN`, `args`), by key name only."""
+    plain = [
+        key for key in ("command", "args", "url") if key in entry and shown({key: entry[key]}) != {key: entry[key]}
+    ]
+    return plain + [
         f"{key}.{name}"
         for key in ("env", "headers")
         for name, value in (entry.get(key) or {}).items()

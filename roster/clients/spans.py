@@ -180,7 +180,7 @@ def parse(text: str) -> Document:
 def _string(raw: str) -> str:
     if raw[0] == '"':
         try:
-            return str(json.loads(raw, strict=False))
+            return _whole(json.loads(raw, strict=False))
         except ValueError:
             pass  # an escape only JSON5 knows
     elif raw[0] != "'":
@@ -192,8 +192,12 @@ def _string(raw: str) -> str:
             return chr(int(four or two, 16))
         return "" if other in ("\n", "\r\n", "\r") else _ESCAPES.get(other, other)
 
-    text = _ESCAPE.sub(value, raw[1:-1])
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return _whole(_ESCAPE.sub(value, raw[1:-1]))
+
+
+def _whole(text: str) -> str:
+    """The text with its surrogates in pairs; one that stands alone could not be written to any file."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def _number(raw: str) -> Any:
