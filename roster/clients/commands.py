@@ -149,7 +149,9 @@ def sync(
     machine = machine or this_machine()
     home = find_home(machine.environ)
     if not home.config.exists():
-        raise ConfigError(f"{home.config} is not there: run `roster init` first, which makes it of your clients' servers")
+        raise ConfigError(
+            f"{home.config} is not there: run `roster init` first, which makes it of your clients' servers"
+        )
     config = load_config(home)
     found = files.read(home.config)
     assert found.data is not None

@@ -71,7 +71,12 @@ def edited(text: str, spot: Spot, leave: Collection[str], add: tuple[str, Any] |
         raise FormatError(f"{touched[0]!r} stands twice under {spot.shown}: keep one of them")
     if add is not None and spot.keys[-1] == yamlfile.LIST:
         add = (add[0], {"name": add[0], **add[1]})
-    after = str(_MODULES[spot.format].edit(text, spot.keys, leave, add))
+    edit = _MODULES[spot.format].edit
+    if add is not None and add[0] in leave:
+        # Two of one name would stand side by side for a moment.
+        after = str(edit(edit(text, spot.keys, leave, None), spot.keys, (), add))
+    else:
+        after = str(edit(text, spot.keys, leave, add))
     expected = [(name, value) for name, value in before if name not in leave]
     _prove(text, after, spot, [*expected, add] if add is not None else expected)
     return after
