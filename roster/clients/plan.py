@@ -88,7 +88,8 @@ class FilePlan:
 
 
 def entry_digest(entry: Any) -> str:
-    """What an entry of ours is known by in the journal."""
+    """What an entry of ours is known by in the journal; in a list it carries its name, which says nothing."""
+    entry = {key: value for key, value in entry.items() if key != "name"}
     return hashlib.sha256(json.dumps(entry, sort_keys=True, default=repr).encode()).hexdigest()
 
 
@@ -147,7 +148,7 @@ def _plan_place(
         plan.kept += [Kept(name, reason) for name in gone]
         return text
     ours = [name for name, value in now if is_roster(value)]
-    wanted = _wanted(machine, file, [value for name, value in now if name in gone], wish)
+    wanted = _wanted(machine, file, [value for name, value in now if name in gone or name in ours], wish)
     # An entry of ours that nobody touched may be renewed; one that a person wrote or changed is theirs.
     stale = [
         name
@@ -185,7 +186,7 @@ def _plan_place(
 
 
 def _wanted(machine: Machine, file: ClientFile, gone: list[Any], wish: Wish) -> dict[str, Any]:
-    """The entry that would have this client start Roster instead of the servers `gone`."""
+    """The entry that would have this client start Roster instead of the servers `gone`, or of its own former one."""
     variables = _variables(wish)
     if file.client.dialect is Dialect.GOOSE:
         # Its own store hands out what the servers there were handed, and refuses to start for a name it does not have.
