@@ -35,8 +35,8 @@ Step = Callable[[str], None]
 
 _BOM = b"\xef\xbb\xbf"
 _LARGEST_BYTES = 64_000_000
-_LOCK_WAIT_S = 5.0
 _LOCK_STALE_S = 10.0  # the threshold of the lock that Claude Code takes
+_LOCK_WAIT_S = 12.0  # longer than that, so that a lock whose holder was killed is outlived
 
 
 class ChangedError(ClientError):
