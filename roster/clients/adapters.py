@@ -274,7 +274,7 @@ CLIENTS: tuple[Client, ...] = (
             _user("@xdg/opencode/opencode.jsonc", "@xdg/opencode/opencode.json", keys=("mcp",), live=True),
             _project("@project/opencode.jsonc", "@project/opencode.json", keys=("mcp",)),
         ),
-        Confidence.REPORTED,
+        Confidence.VERIFIED,
     ),
     Client(
         "lmstudio",
@@ -289,7 +289,7 @@ CLIENTS: tuple[Client, ...] = (
         "GitHub Copilot CLI",
         Dialect.COPILOT,
         (_user("$COPILOT_HOME/mcp-config.json", "~/.copilot/mcp-config.json"),),
-        Confidence.DOCUMENTED,
+        Confidence.VERIFIED,
         skills=("~/.copilot/skills",),
         notes="Also reads the project's .mcp.json, which is Claude Code's row.",
     ),
