@@ -73,6 +73,11 @@ class Place:
     live: bool = False
     lock: str = ""
 
+    @property
+    def many(self) -> bool:
+        """Whether the client makes one list of several files here."""
+        return any("*" in path for path in self.paths.get("", ()))
+
 
 @dataclass(frozen=True, slots=True)
 class Client:

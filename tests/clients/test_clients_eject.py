@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_machine import Clients
 from client_samples import BYSTANDER, client_of, layouts, plain_layout, user_place
-from conftest import Clients
 
 from roster import jsonc
 from roster.clients.adapters import CLIENTS, Format

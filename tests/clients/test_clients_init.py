@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_machine import Clients
 from client_samples import SECRETS, STAYS, client_of, layouts, plain_layout, servers_of, user_place
-from conftest import Clients
 
 from roster import jsonc
 from roster.clients.adapters import CLIENTS, Client, Place, Scope
