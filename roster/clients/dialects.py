@@ -40,13 +40,23 @@ class _CannotRouteError(Exception):
 
 # ---------------------------------------------------------------------------------------------- Roster itself
 
+_URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 _SERVES = re.compile(r"(?:^|[\s/\\\"'])roster(?:\.exe|\.cmd)?[\"']?\s+serve(?:\s|[\"']|$)", re.IGNORECASE)
 
 
-def is_roster(value: Any) -> bool:
-    """Whether an entry, in any dialect, runs `roster serve`: directly, as a module, or through another program."""
+_OWN_URL = re.compile(r"https?://(?:localhost|127\.0\.0\.1|\[::1\])[:/]", re.IGNORECASE)
+
+
+def is_roster(value: Any, name: str = "") -> bool:
+    """Whether an entry, in any dialect, runs `roster serve`: directly, as a module, or through another program.
+
+    name: what it is called; one that says roster and leads to an address on this machine is taken for Roster as well.
+    """
     if not isinstance(value, Mapping):
         return False
+    url = next((value[key] for key in _URL_KEYS if isinstance(value.get(key), str)), "")
+    if name.lower().startswith("roster") and _OWN_URL.match(url):
+        return True
     command: Any = value.get("command", value.get("cmd"))
     args = value.get("args")
     if isinstance(command, Mapping):
@@ -97,14 +107,15 @@ def to_client(dialect: Dialect, command: list[str], env: Mapping[str, str], vari
 # -------------------------------------------------------------------------------------------- from a client
 
 _CLIENT_ONLY = re.compile(
-    r"\$\{(input:[^}]*|command:[^}]*|config:[^}]*|workspaceFolder[^}]*|workspaceRoot[^}]*|file[A-Za-z]*|relativeFile[^}]*|"
+    r"\$\{(workspaceFolder[^}]*|workspaceRoot[^}]*|file[A-Za-z]*|relativeFile[^}]*|"
     r"selectedText|lineNumber|extensionInstallFolder[^}]*|pathSeparator|/|execPath|defaultBuildTask)\}"
 )
+# `${word:…}` of whichever client: Roster would not start a server with one. `${env:X}` and `${X:-y}` are its own.
+_FOREIGN = re.compile(r"\$\{((?!env:)[A-Za-z]+:(?!-)[^}]*)\}")
 _CONTINUE_SECRET = re.compile(r"\$\{\{\s*([^}]*?)\s*\}\}")
 _OPENCODE_ENV = re.compile(r"\{env:([^}]+)\}")
 _OPENCODE_FILE = re.compile(r"\{file:[^}]*\}")
 _PERCENT = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)%")
-_URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 _TYPE_KEYS = ("type", "transport", "transportType")
 _STREAMABLE = frozenset("http streamable-http streamablehttp streamable_http remote".split())
 
@@ -137,20 +148,31 @@ def _common(entry: Entry) -> Entry:
     out: Entry = {}
     if entry.get("command"):
         out["command"] = entry["command"]
-        if entry.get("args"):
-            out["args"] = entry["args"]
+        if args := entry.get("args"):
+            out["args"] = [_text(arg) for arg in args] if isinstance(args, list) else args
     elif url is not None:
         if kind is not None:
             out["type"] = "http" if kind.lower() in _STREAMABLE else kind.lower()
         out["url"] = url
-    for key in ("env", "cwd", "headers"):
-        if entry.get(key):
-            out[key] = entry[key]
+    if entry.get("cwd"):
+        out["cwd"] = entry["cwd"]
+    for key in ("env", "headers"):
+        if isinstance(values := entry.get(key), Mapping):
+            values = {name: _text(item) for name, item in values.items() if item is not None}
+        if values:
+            out[key] = values
     known = {"command", "args", "env", "cwd", "headers", "disabled", "enabled", *_URL_KEYS, *_TYPE_KEYS}
     out |= {key: item for key, item in entry.items() if key not in known and item is not None}
     if disabled:
         out["disabled"] = True
     return out
+
+
+def _text(value: Any) -> Any:
+    """A number or a truth value as the text that a program is given; anything else as it is."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, int | float) else value
 
 
 def _checked(entry: Entry, windows: bool) -> Entry:
@@ -174,7 +196,7 @@ def _checked(entry: Entry, windows: bool) -> Entry:
     if entry.get("envFile"):
         raise _CannotRouteError("it takes its environment from an envFile: put the values into env")
     for where, text in _texts(entry):
-        if match := _CLIENT_ONLY.search(text):
+        if match := _CLIENT_ONLY.search(text) or _FOREIGN.search(text):
             kind = match[1].partition(":")[0]
             raise _CannotRouteError(
                 f"its {where} holds ${{{kind}{':…' if ':' in match[1] else ''}}}, which only the client can fill in"

@@ -116,7 +116,7 @@ def _read_file(machine: Machine, file: ClientFile, project: Path, done: Import) 
     for name in sorted(twice):
         done.left.append(Left(file, name, "it stands twice in this file: keep one of them"))
     for name, value in entries:
-        if name in twice or is_roster(value):
+        if name in twice or is_roster(value, name):
             continue
         read = from_client(file.client.dialect, value, windows=machine.platform == "win32")
         if isinstance(read, Unroutable):

@@ -19,6 +19,7 @@ from roster.clients.spans import (
     parse,
     put,
     style_of,
+    swap,
 )
 
 __all__ = ["edit", "is_blank", "outside", "reach", "read", "restore", "section", "with_section"]
@@ -102,9 +103,10 @@ def edit(text: str, path: Path, leave: Collection[str], add: tuple[str, Any] | N
         inner = put(inner, path[depth], value, style, names[-1] if names else None)
     else:
         gone = [name for name in names if name in leave]
-        if add is not None:
-            before = names[: names.index(gone[0])] if gone else names
-            inner = put(inner, add[0], add[1], style, before[-1] if before else None)
+        if add is not None and gone:
+            inner = swap(inner, gone.pop(0), *add, style)
+        elif add is not None:
+            inner = put(inner, *add, style, names[-1] if names else None)
         for name in gone:
             inner = drop(inner, name)
     return text[: parent.start] + inner + text[parent.end :]

@@ -130,13 +130,13 @@ def _plan_place(
     """The text after what is to be done at one place; what that is goes into `plan` and `diff`."""
     spot = spot_of(file, text, wish.project)
     now = servers(text, spot)
-    reasons = {name: _why_kept(machine, file, name, value, wish) for name, value in now if not is_roster(value)}
+    reasons = {name: _why_kept(machine, file, name, value, wish) for name, value in now if not is_roster(value, name)}
     gone = [name for name, reason in reasons.items() if reason is None]
     hands_off = _hands_off(file, wish)
     plan.kept += [Kept(name, reason or hands_off) for name, reason in reasons.items() if reason or hands_off]
     if hands_off:
         return text
-    ours = {name: value for name, value in now if is_roster(value)}
+    ours = {name: value for name, value in now if is_roster(value, name)}
     wanted = _wanted(machine, file, [value for name, value in now if name in gone or name in ours], wish)
     # An entry of ours that nobody touched is renewed; one that a person wrote or changed is theirs.
     stale = [

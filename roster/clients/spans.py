@@ -29,6 +29,7 @@ __all__ = [
     "parse",
     "put",
     "style_of",
+    "swap",
 ]
 
 _TOKEN = re.compile(
@@ -348,6 +349,18 @@ def put(text: str, key: str, value: Any, style: Style, after: str | None) -> str
         return f"{text[:at]},{text[at:to]}{gap}{member}{text[to:]}"
     comma = ", " if before is None and not on_new_line and not compact and text[to] != " " else ","
     return f"{text[:to]}{gap}{member}{comma}{text[to:]}"
+
+
+def swap(text: str, key: str, name: str, value: Any, style: Style) -> str:
+    """The object `text` with another member in the place of `key`; what stands around it stays around it."""
+    node = parse(text).root
+    assert node is not None
+    member = next(member for own, member in members_of(node) if own == key)
+    spread = "\n" in text[: node.members[0].start]
+    indent = line_indent(text, member.start) if spread else style.base + style.unit
+    compact = text[member.value.start - 1] == ":"
+    new = _written(name, value, Style(style.newline, style.unit, style.base, spread), indent, compact)
+    return text[: member.start] + new + text[member.value.end :]
 
 
 def drop(text: str, key: str) -> str:

@@ -27,6 +27,11 @@ D = Dialect
         (D.PLAIN, {"type": "streamableHttp", "url": "https://c"}, {"type": "http", "url": "https://c"}),
         (D.PLAIN, {"command": "a", "env": {"K": "${env:K}"}}, {"command": "a", "env": {"K": "${env:K}"}}),
         (D.PLAIN, {"command": "a", "args": ["${userHome}/x"]}, {"command": "a", "args": ["${HOME}/x"]}),
+        (
+            D.PLAIN,
+            {"command": "a", "args": [80], "env": {"P": 1, "D": True, "N": None}},
+            {"command": "a", "args": ["80"], "env": {"P": "1", "D": "true"}},
+        ),
         (D.CLAUDE_CODE, {"type": "sse", "url": "https://s"}, {"type": "sse", "url": "https://s"}),
         (D.CLAUDE_CODE, {"type": "stdio", "command": "a", "args": ["${X:-y}"]}, {"command": "a", "args": ["${X:-y}"]}),
         (D.VSCODE, {"type": "http", "url": "https://v", "gallery": "g"}, {"type": "http", "url": "https://v"}),
@@ -101,6 +106,7 @@ def test_a_server_is_read_as_its_client_means_it(
         (D.VSCODE, {"command": "a", "env": {"K": "${input:key}"}}, r"env.K holds \$\{input:…\}"),
         (D.VSCODE, {"command": "${workspaceFolder}/a"}, r"command holds \$\{workspaceFolder\}"),
         (D.VSCODE, {"command": "a", "envFile": ".env"}, "envFile"),
+        (D.PLAIN, {"command": "a", "args": ["${vault:zqs}"]}, r"args holds \$\{vault:…\}"),
         (D.GOOSE, {"type": "builtin", "name": "developer"}, "Goose's own kind 'builtin'"),
         (D.GOOSE, {"type": "platform"}, "Goose's own kind"),
         (D.CONTINUE, {"command": "a", "env": {"K": "${{ secrets.KEY }}"}}, "secrets.KEY"),
@@ -125,6 +131,7 @@ def test_what_only_its_client_can_run_stays_with_the_reason(dialect: Dialect, th
 
     assert isinstance(read, Unroutable)
     assert re.search(reason, read.reason)
+    assert "zqs" not in read.reason
 
 
 def test_a_sign_in_through_the_client_is_said() -> None:
@@ -174,6 +181,13 @@ def test_roster_itself_is_known_in_every_spelling(entry: dict[str, Any]) -> None
 def test_what_only_sounds_like_it_is_not(entry: Any) -> None:
     """Another program of that name is another program."""
     assert not is_roster(entry)
+
+
+def test_an_address_on_this_machine_is_roster_if_it_is_called_so() -> None:
+    """For who serves over HTTP; any other local address is a server like others."""
+    assert is_roster({"type": "http", "url": "http://127.0.0.1:8765/mcp"}, "Roster")
+    assert not is_roster({"type": "http", "url": "http://127.0.0.1:8765/mcp"}, "files")
+    assert not is_roster({"type": "http", "url": "https://roster.example.com/mcp"}, "roster")
 
 
 def test_a_projects_server_gets_the_project_as_its_directory_if_it_needs_one() -> None:

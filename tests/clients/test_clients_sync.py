@@ -79,6 +79,25 @@ def test_a_dry_run_writes_nothing_and_shows_no_secret(clients: Clients, client: 
     assert sorted(clients.home.folder.rglob("*")) == made
 
 
+def test_openclaws_json5_is_edited_in_its_own_place(clients: Clients) -> None:
+    """`mcp.servers`, unquoted keys, single quotes, comments; no key is made that its strict schema does not know."""
+    before = (
+        "// state\n{\n  gateway: { port: 0x4A3F, },\n  mcp: {\n    servers: {\n"
+        "      // reads\n      files: { command: 'npx', args: ['files'], },\n    },\n  },\n}\n"
+    )
+    path = clients.put("openclaw", before.encode())
+    clients.init()
+    assert clients.sync()[0] == 0
+
+    after = path.read_text("utf-8")
+    assert "mcpServers" not in after
+    assert after.startswith(before[: before.index("      files")])
+    assert after.endswith("    },\n  },\n}\n")
+    assert [is_roster(value) for value in servers_in("openclaw", path.read_bytes()).values()] == [True]
+    clients.eject()
+    assert path.read_text("utf-8") == before
+
+
 def test_only_whole_lines_of_the_servers_change(clients: Clients) -> None:
     """Every line outside of the servers' own is in the file afterwards, comments first of all."""
     before = dict(layouts(client_of("cursor")))["comments"].decode()
