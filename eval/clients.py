@@ -131,7 +131,7 @@ def try_out(tool: Tool, program: str, folder: Path) -> dict[str, Any]:
         "servers": sorted(first),
         "synced": sorted(between),
         "only_roster": len(between) == 1 and all(is_roster(value) for value in between.values()),
-        "says": listed.group().replace(str(folder), "…").strip() if listed else None,
+        "says": listed.group().replace(sys.executable, "python").strip() if listed else None,
         "connects": bool(listed and re.search(r"connected|✓|✔", seen["with roster"], re.IGNORECASE))
         if tool.connects
         else None,

@@ -27,7 +27,9 @@ __all__ = ["eject", "init", "sync"]
 
 
 def _project(machine: Machine, project: Path | None) -> Path:
-    return machine.cwd if project is None else (machine.cwd / project)
+    if project is not None and not (machine.cwd / project).is_dir():
+        raise ConfigError(f"--project {project}: there is no such folder")
+    return machine.cwd if project is None else (machine.cwd / project).absolute()
 
 
 # ----------------------------------------------------------------------------------------------- init
@@ -124,8 +126,8 @@ def _print_init(done: Import, roots: list[tuple[Path, int]], config: str, writte
     figures = counts(done)
     would = "would be " if dry_run and done.added else ""
     say(
-        f"{figures['added']} servers {would}added to {config}, {figures['present']} were there, "
-        f"{figures['left']} stay with their client, {figures['unreadable']} files not read"
+        f"{_count(figures['added'], 'server')} {would}added to {config}, {figures['present']} there already, "
+        f"{figures['left']} left with their client, {_count(figures['unreadable'], 'file')} not read"
     )
     if written and any(found.secrets for found in done.added):
         say("The file now holds keys as your clients had them, readable by you alone; ${VAR} references work as well.")
@@ -168,7 +170,7 @@ def sync(
     outcomes: list[Outcome] = []
     if changing and not dry_run:
         if ask is not None:
-            ask(f"Write {_files(len(changing))}?")
+            ask(f"Write {_count(len(changing), 'file')}?")
         outcomes = carry_out(machine, home, plans, wish)
     failed = [one for one in outcomes if one.problem]
     refused = [plan for plan in plans if plan.problem]
@@ -179,8 +181,8 @@ def sync(
     return 1 if failed or refused else 0
 
 
-def _files(count: int) -> str:
-    return f"{count} file" if count == 1 else f"{count} files"
+def _count(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
 def _warnings(config: Config, routed: Any, machine: Machine) -> list[str]:
@@ -259,9 +261,9 @@ def _print_outcomes(outcomes: list[Outcome], changing: list[FilePlan], dry_run: 
     if not changing:
         console.print("Nothing to change: no client has a server in its files that Roster routes.")
     elif dry_run:
-        console.print(f"{_files(len(changing))} would be written. Nothing was.")
+        console.print(f"{_count(len(changing), 'file')} would be written. Nothing was.")
     elif any(not outcome.problem for outcome in outcomes):
-        console.print("Restart these clients. `roster eject` puts everything back as it was.")
+        console.print("Restart these clients; tools they allow by name will ask anew. `roster eject` undoes it all.")
 
 
 # ---------------------------------------------------------------------------------------------- eject

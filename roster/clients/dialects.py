@@ -199,7 +199,7 @@ def _checked(entry: Entry, windows: bool) -> Entry:
         if match := _CLIENT_ONLY.search(text) or _FOREIGN.search(text):
             kind = match[1].partition(":")[0]
             raise _CannotRouteError(
-                f"its {where} holds ${{{kind}{':…' if ':' in match[1] else ''}}}, which only the client can fill in"
+                f"{where} holds ${{{kind}{':…' if ':' in match[1] else ''}}}, which only the client can fill in"
             )
     home = "${USERPROFILE}" if windows else "${HOME}"
     return _mapped(entry, lambda text: text.replace("${userHome}", home))

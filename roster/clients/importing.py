@@ -129,7 +129,8 @@ def _read_file(machine: Machine, file: ClientFile, project: Path, done: Import) 
         others = _other_projects(text, spot.keys[1])
         if others:
             done.notes.append(
-                f"{file.client.title} has servers of its own for {len(others)} other projects: "
+                f"{file.client.title} has servers of their own for {len(others)} other "
+                f"{'project' if len(others) == 1 else 'projects'}: "
                 "`roster init --project DIR` imports them"
             )
 

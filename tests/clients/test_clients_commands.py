@@ -84,6 +84,8 @@ def test_misuse_is_status_2_with_the_remedy(run: Run, cursor: Path, home: Home) 
     ran = run("init", "--client", "curser")
     assert (ran.status, "did you mean 'cursor'" in ran.err) == (2, True)
     assert run("eject", "--client", "nobody's").status == 2
+    ran = run("init", "--project", "nowhere")
+    assert (ran.status, "nowhere: there is no such folder" in ran.err) == (2, True)
     ran = run("sync", "--yes")
     assert (ran.status, "roster init" in ran.err) == (2, True)
 
