@@ -208,9 +208,10 @@ def _checked(entry: Entry, windows: bool) -> Entry:
 def _texts(entry: Entry) -> list[tuple[str, str]]:
     """Every text that references are looked for in, and where it stands."""
     found = [(key, entry[key]) for key in ("command", "url", "cwd") if isinstance(entry.get(key), str)]
-    found += [("args", arg) for arg in entry.get("args", []) if isinstance(arg, str)]
+    args = entry.get("args")
+    found += [("args", arg) for arg in (args if isinstance(args, list) else []) if isinstance(arg, str)]
     for key in ("env", "headers"):
-        found += [(f"{key}.{name}", item) for name, item in entry.get(key, {}).items() if isinstance(item, str)]
+        found += [(f"{key}.{name}", item) for name, item in _map(entry.get(key)).items() if isinstance(item, str)]
     return found
 
 
@@ -305,7 +306,8 @@ def _goose(value: Entry) -> tuple[Entry, list[str]]:
         raise _CannotRouteError(f"it is an extension of Goose's own kind {kind[:40]!r}")
     notes = []
     env = _map(value.pop("envs", None))
-    for name in value.pop("env_keys", None) or []:
+    stored = value.pop("env_keys", None)
+    for name in stored if isinstance(stored, list) else []:
         if isinstance(name, str) and name not in env:
             env[name] = f"${{{name}}}"
             notes.append(f"Goose keeps {name} in its own store: set it where Roster starts")

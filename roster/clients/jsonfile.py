@@ -142,4 +142,22 @@ def restore(text: str, pristine: str, path: Path, names: Sequence[str], leave: C
     for name in leave:
         if name in there:
             inner = drop(inner, name)
-    return text[: target.start] + inner + text[target.end :]
+    return _without_way(text[: target.start] + inner + text[target.end :], path, reach(pristine, path))
+
+
+def _without_way(text: str, path: Path, depth: int) -> str:
+    """The text without the way to the servers from its key number `depth` on, if nothing is at the end of it."""
+    if depth == len(path):
+        return text
+    document = parse(text)
+    assert document.root is not None
+    found = find(text, document.root, path)
+    empty: Any = {}
+    for key in reversed(path[depth + 1 :]):
+        empty = {key: empty}
+    member = found[depth]
+    if member is None or decode(text, member.value) != empty:
+        return text
+    above = found[depth - 1] if depth else None
+    parent = above.value if above is not None else document.root
+    return text[: parent.start] + drop(text[parent.start : parent.end], path[depth]) + text[parent.end :]

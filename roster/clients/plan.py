@@ -194,7 +194,8 @@ def _wanted(machine: Machine, file: ClientFile, gone: list[Any], wish: Wish) -> 
     variables = _variables(wish)
     if file.client.dialect is Dialect.GOOSE:
         # Its own store hands out what the servers there were handed, and refuses to start for a name it does not have.
-        keys = [key for value in gone for key in value.get("env_keys") or []]
+        stored = [value.get("env_keys") for value in gone]
+        keys = [key for names in stored if isinstance(names, list) for key in names]
         variables = sorted({key for key in keys if isinstance(key, str)})
     command = machine.roster_command(short_path=file.client.gui)
     return to_client(file.client.dialect, command, wish.env, variables)

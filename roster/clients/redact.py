@@ -100,9 +100,7 @@ def literal_secrets(entry: Mapping[str, Any]) -> list[str]:
     plain = [
         key for key in ("command", "args", "url") if key in entry and shown({key: entry[key]}) != {key: entry[key]}
     ]
+    maps = {key: entry[key] for key in ("env", "headers") if isinstance(entry.get(key), Mapping)}
     return plain + [
-        f"{key}.{name}"
-        for key in ("env", "headers")
-        for name, value in (entry.get(key) or {}).items()
-        if is_literal(value)
+        f"{key}.{name}" for key, values in maps.items() for name, value in values.items() if is_literal(value)
     ]

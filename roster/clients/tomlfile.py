@@ -254,4 +254,7 @@ def restore(text: str, pristine: str, path: Path, names: Sequence[str], leave: C
         first = next((s for s in now if s.header and _of(s, path, leave)), None)
         at = first.start if first is not None else _end_of_family(now, path, len(text))
         text = _insert(text, at, newline.join(blocks), newline)
-    return _without(text, path, leave)
+    text = _without(text, path, leave)
+    if text.endswith(newline * 2) and not pristine.endswith(newline * 2):
+        text = text.removesuffix(newline)  # the blank line that we had put before our own table
+    return text

@@ -281,7 +281,12 @@ def restore(text: str, pristine: str, path: Path, names: Sequence[str], leave: C
             there.append(item.name)
         if item.name in there:
             behind = item.name
-    return _without(text, path, [name for name, _ in read(text, path) or [] if name in leave])
+    text = _without(text, path, [name for name, _ in read(text, path) or [] if name in leave])
+    _, place = _find(text, path)
+    if source is None and place is not None and place.node is not None and not place.node.value:
+        # The key was made for our entry alone.
+        text = text[: text.rfind("\n", 0, place.key_end) + 1] + text[_line_end(text, place.key_end) :]
+    return text
 
 
 def _shifted(block: str, column: int, to: int) -> str:

@@ -150,6 +150,29 @@ def test_a_file_that_sync_made_keeps_what_others_put_into_it(clients: Clients) -
     assert json.loads(path.read_bytes()) == {"mcpServers": {"theirs": {"command": "theirs"}}}
 
 
+@pytest.mark.parametrize(
+    ("client", "before"),
+    [
+        ("zed", '{\n  "theme": "dark" // mine\n}\n'),
+        ("openclaw", "{ theme: 'dark', mcp: { other: 1 } }"),
+        ("openclaw", "{ theme: 'dark' }"),
+        ("codex", '# mine\ntheme = "dark"\n'),
+        ("goose", "# mine\ntheme: dark\n"),
+        ("continue", "theme: dark\nmodels: []\n"),
+    ],
+)
+def test_a_key_made_for_roster_goes_with_it(clients: Clients, client: str, before: str) -> None:
+    """Where there were no servers at all nothing of ours stays, though the file was changed since."""
+    clients.put("windsurf", plain_layout(client_of("windsurf")))
+    clients.init()
+    path = clients.put(client, before.encode())
+    assert clients.sync(client)[1]["written"] == 1
+    path.write_bytes(path.read_bytes().replace(b"dark", b"light"))
+    clients.eject(client)
+
+    assert path.read_text("utf-8") == before.replace("dark", "light")
+
+
 def test_several_syncs_are_undone_one_after_the_other(clients: Clients) -> None:
     """A server added between two syncs is there after eject, beside those from before the first one."""
     path, before = synced(clients, "cursor")
