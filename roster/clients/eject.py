@@ -15,7 +15,7 @@ from roster.clients import files
 from roster.clients.dialects import is_roster
 from roster.clients.faults import ClientError
 from roster.clients.files import ChangedError, Step, no_step
-from roster.clients.formats import is_only, restored, servers
+from roster.clients.formats import edited, is_only, restored, servers
 from roster.clients.journal import Change, Journal, State, locked, open_journal
 from roster.clients.plan import entry_digest
 from roster.clients.sync import was_carried_out
@@ -163,14 +163,29 @@ def _undo(journal: Journal, data: bytes | None, changes: list[Change], force: bo
     return _Result(current, Undone.NOTHING if current == data else Undone.BYTES if exact else Undone.KEYS)
 
 
+def _as_written(text: str, before: str, pristine: bytes | None, change: Change) -> str | None:
+    """The whole text as sync had written it, made anew from the one before it; None when that cannot be done."""
+    if len(change.spots) != 1:
+        return None
+    (one,) = change.spots
+    now = dict(servers(text, one.spot))
+    add = (one.added, now[one.added]) if one.added is not None and one.added in now else None
+    try:
+        written = edited(before, one.spot, one.removed, add)
+    except ClientError:
+        return None
+    return written if files.digest(files.encoded(written, pristine)) == change.after else None
+
+
 def _by_key(data: bytes, pristine: bytes | None, change: Change) -> bytes | None:
     """The file with our entry out and its servers in, and everything else as it is now; None when only ours is left."""
     text = files.decoded(data)
     before = files.decoded(pristine) if pristine is not None else ""
+    written = _as_written(text, before, pristine, change)
     for one in reversed(change.spots):
         now = dict(servers(text, one.spot))
         ours = [one.added] if one.added is not None and is_roster(now.get(one.added)) else []
-        text = restored(text, before, one.spot, one.removed, ours, one.section)
+        text = restored(text, before, one.spot, one.removed, ours, one.section, written)
         if change.created and is_only(text, one.spot):
             return None
     return files.encoded(text, data)

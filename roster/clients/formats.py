@@ -13,6 +13,7 @@ from typing import Any
 from roster.clients import jsonfile, tomlfile, yamlfile
 from roster.clients.adapters import Format
 from roster.clients.faults import ClientError, FormatError
+from roster.clients.merging import taken_back
 
 __all__ = ["Spot", "edited", "is_blank", "is_only", "restored", "section_digest", "servers"]
 
@@ -82,11 +83,21 @@ def edited(text: str, spot: Spot, leave: Collection[str], add: tuple[str, Any] |
     return after
 
 
-def restored(text: str, pristine: str, spot: Spot, names: Sequence[str], leave: Collection[str], section: str) -> str:
+def restored(
+    text: str,
+    pristine: str,
+    spot: Spot,
+    names: Sequence[str],
+    leave: Collection[str],
+    section: str = "",
+    written: str | None = None,
+) -> str:
     """The text with the servers `names` of `pristine` back in it and without `leave`.
 
     section: the digest of the servers' own text when Roster had written it: while it is the same, their pristine text
-    comes back to the letter. Raises ClientError when it cannot be made, or not proved.
+    comes back to the letter. written: the whole text as Roster had written it, if that is known: what we did is taken
+    back line by line if nobody changed those lines. Else the servers come back one by one.
+    Raises ClientError when it cannot be made, or not proved.
     """
     now, old = servers(text, spot), servers(pristine, spot)
     if section and section_digest(text, spot) == section:
@@ -97,9 +108,17 @@ def restored(text: str, pristine: str, spot: Spot, names: Sequence[str], leave: 
             return after
     there = {name for name, _ in now}
     gone = [name for name, _ in now if name in leave]
-    after = str(_MODULES[spot.format].restore(text, pristine, spot.keys, names, gone))
     expected = [pair for pair in now if pair[0] not in leave]
-    _prove(text, after, spot, expected + [pair for pair in old if pair[0] in names and pair[0] not in there])
+    expected += [pair for pair in old if pair[0] in names and pair[0] not in there]
+    by_lines = taken_back(text, written, pristine) if written is not None else None
+    if by_lines is not None:
+        try:
+            _prove(text, by_lines, spot, expected)
+            return by_lines
+        except ClientError:
+            pass  # what others wrote goes too closely with what we did
+    after = str(_MODULES[spot.format].restore(text, pristine, spot.keys, names, gone))
+    _prove(text, after, spot, expected)
     return after
 
 

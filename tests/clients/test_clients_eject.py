@@ -48,8 +48,23 @@ def test_what_was_changed_elsewhere_in_the_file_is_kept(clients: Clients, client
     assert b"changed since" in path.read_bytes()
     expected = before.replace(BYSTANDER.encode(), b"changed since", 1)
     assert servers_in(client, path.read_bytes()) == servers_in(client, expected)
-    if user_place(client_of(client)).format is Format.JSON:
-        assert path.read_bytes() == expected
+    assert path.read_bytes() == expected
+
+
+@pytest.mark.parametrize("client", IDS)
+@pytest.mark.parametrize("place", ["first", "last"])
+def test_lines_that_were_added_around_stay_where_they_are(clients: Clients, client: str, place: str) -> None:
+    """Above or below: the rest of the file is what it was, comments between the servers at their old places."""
+    path, before = synced(clients, client)
+    mark = b"//" if user_place(client_of(client)).format is Format.JSON else b"#"
+    note = mark + b" written since\n"
+
+    def noted(data: bytes) -> bytes:
+        return note + data if place == "first" else data + note
+
+    path.write_bytes(noted(path.read_bytes()))
+    assert clients.eject()[1]["files"][0]["state"] == "keys"
+    assert path.read_bytes() == noted(before)
 
 
 @pytest.mark.parametrize("client", JSON)
