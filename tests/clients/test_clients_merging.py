@@ -41,5 +41,5 @@ def test_with_nothing_written_since_it_is_the_text_before(
     old, ours = "".join([*head, *before, *tail]), "".join([*head, *after, *tail])
 
     assert taken_back(ours, ours, old) == old
-    if ours:  # around nothing, there is no before and behind
+    if head and tail:  # else what was taken out at an end has no place of its own
         assert taken_back(f"1\n{ours}2\n", ours, old) == f"1\n{old}2\n"
