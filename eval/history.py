@@ -26,11 +26,11 @@ from roster.draft import draft
 from roster.encoder import open_encoder
 from roster.evaluation import read_needset
 from roster.evaluation.homes import Filled, open_filled
-from roster.evidence import Weights
 from roster.history import History, NeedRow, OutcomeRow
 from roster.learning import Learner
 from roster.outcomes import Outcome
 from roster.vectors import unit_rows
+from roster.weights import Weights
 
 ROUNDS = 5
 NEEDS = 150

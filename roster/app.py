@@ -6,8 +6,9 @@ import logging
 import sqlite3
 import threading
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -15,17 +16,23 @@ from anyio import to_thread
 
 from roster.backends import Backend, Listing, Pool, State
 from roster.call import Caller
+from roster.cards import Kind, card_from_tool
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, open_home
 from roster.database import atomic, open_database
-from roster.dense import drop_manifest
+from roster.dense import drop_index, drop_manifest
 from roster.draft import Draft, draft
 from roster.encoder import open_encoder
 from roster.errors import EncoderError, StoreError
 from roster.history import History, Limits
+from roster.inspection import Inspector
 from roster.learning import Learner
-from roster.registry import ServerNote, Sighting
+from roster.playbook import open_playbook, texts_of
 from roster.reindex import Writer, embed_missing
+from roster.servernotes import ServerNote
+from roster.sighting import Sighting
+from roster.skills import Skills
+from roster.uptime import uptime
 
 __all__ = ["Roster", "open_roster"]
 
@@ -49,6 +56,8 @@ class Roster:
         home: Home,
         writer: Writer,
         catalogue: Catalogue,
+        skills: Skills,
+        inspector: Inspector,
         environ: Mapping[str, str] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -56,6 +65,7 @@ class Roster:
         self.home = home
         self.writer = writer
         self.catalogue = catalogue
+        self.skills = skills
         self.pool = Pool(config, home, on_listing=self._sighted, on_state=self._noted, environ=environ)
         kept = config.settings
         self.limits = Limits(kept.history_days, kept.history_outcomes, kept.history_needs)
@@ -63,6 +73,7 @@ class Roster:
             Learner(catalogue, needs=kept.learning == "full", clock=clock) if kept.learning != "off" else None
         )
         self.caller = Caller(self.pool, writer, clock, learning=kept.learning, limits=self.limits)
+        self.inspector = inspector
         self.sightings: dict[str, list[Sighting]] = {}
         self._warned: dict[str, str] = {}
         self._first_lists_until: float | None = None
@@ -85,8 +96,10 @@ class Roster:
             yield self
 
     async def keep_indexed(self) -> None:
-        """Load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong here ends it."""
+        """Read the skills, load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong
+        here ends it."""
         told, pruned = "", False
+        await self.skills.begin()
         try:
             while True:
                 self._news = anyio.Event()
@@ -95,6 +108,7 @@ class Roster:
                         await to_thread.run_sync(self.warm_up)
                     self._warm.set()
                     await to_thread.run_sync(self._embed)
+                    await to_thread.run_sync(self.review)
                     if not pruned:
                         await to_thread.run_sync(self.prune_history)
                         pruned = True
@@ -158,13 +172,18 @@ class Roster:
             with self.writer.lock:
                 self.learner.keep(History(self.writer.db), self._clock())
 
+    def review(self, on_progress: Callable[[int, int], None] | None = None) -> int:
+        """Read every card on file again if the rules are others now; how many that were. Synchronous."""
+        held = self.config.settings.quarantine != "off"
+        return self.inspector.catch_up(self._clock(), quarantine=held, on_progress=on_progress)
+
     def forget_vectors(self) -> None:
         """Drop this encoder's vectors and start the dense index anew. Synchronous."""
         if self.catalogue.encoder is not None:
             # The index file first: killed in between, the next run must find nothing that looks finished.
             drop_manifest(self.home.index)
             with self.writer.lock:
-                self.writer.registry.forget_vectors(self.catalogue.encoder.fingerprint)
+                self.writer.registry.vectors.forget(self.catalogue.encoder.fingerprint)
             self.catalogue.empty_dense()
 
     def _embed(self) -> None:
@@ -176,7 +195,7 @@ class Roster:
     async def _sighted(self, backend: Backend, listing: Listing) -> bool:
         now = self._clock()
         try:
-            sighting = await to_thread.run_sync(self._sight, backend.name, listing, now)
+            sighting = await to_thread.run_sync(self._sight, backend, listing, now)
         except sqlite3.Error as error:
             # A connection must not end because its tools could not be written down just now.
             log.warning("%s: its tools could not be put on file (%s); trying again", backend.name, error)
@@ -186,8 +205,8 @@ class Roster:
         if listing.rejected:
             some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.rejected.items())[:3])
             log.warning("%s: %d of its tools cannot be used (%s)", backend.name, len(listing.rejected), some)
-        for id_ in sighting.changed:
-            log.warning("the definition of %s changed; it is kept out of drafts: roster unquarantine %s", id_, id_)
+        for line in sighting.told():
+            log.warning("%s", line)
         self._told()
         if sighting.news:
             self._news.set()
@@ -195,16 +214,27 @@ class Roster:
                 await self.on_change()
         return True
 
-    def _sight(self, server: str, listing: Listing, now: float) -> Sighting:
+    def _sight(self, backend: Backend, listing: Listing, now: float) -> Sighting:
+        self.inspector.read(card_from_tool(backend.name, row) for row in listing.rows)
         with self.writer.lock:
-            return self.writer.registry.sight(
-                server,
+            sighting = self.writer.registry.sight(
+                backend.name,
                 listing.rows,
                 now,
+                uptime=uptime(),
                 complete=listing.complete,
                 present=listing.rejected,
                 quarantine=self.config.settings.quarantine != "off",
+                version=backend.version,
+                configured=self.config.servers.keys(),
+                suspicious=self.inspector.suspicious,
+                review=self.inspector.grave,
             )
+        self.inspector.note([*sighting.added, *sighting.changed])
+        if sighting.changed:
+            # A definition that is no more must not stay on disk until somebody happens to save the index.
+            drop_index(self.home.index)
+        return sighting
 
     async def _noted(self, backend: Backend, **more: Any) -> None:
         failed = backend.state in (State.FAILED, State.MISCONFIGURED)
@@ -229,7 +259,7 @@ class Roster:
 
         def write() -> None:
             with self.writer.lock:
-                self.writer.registry.note_server(note)
+                self.writer.registry.servers.note(note)
 
         try:
             await to_thread.run_sync(write)
@@ -245,8 +275,8 @@ class Roster:
 
     # ------------------------------------------------------------------------------------------ drafting
 
-    async def draft(self, need: str, k: int) -> Draft:
-        """The best k cards for a checked need.
+    async def draft(self, need: str, k: int, servers: Collection[str] | None = None) -> Draft:
+        """The best k cards for a checked need, of these servers alone if any are named.
 
         In the first seconds after the first draft it waits for the encoder and for a small index to be complete: a
         better answer a moment later is worth more than a quick one by words alone. After that it never waits.
@@ -254,12 +284,14 @@ class Roster:
         if self._patient_until is None:
             self._patient_until = anyio.current_time() + PATIENCE_S
         with anyio.CancelScope(deadline=self._patient_until):
+            await self.skills.ready.wait()
             await self._something_known()
             await self._warm.wait()
             if self.catalogue.missing <= WORTH_WAITING_FOR:
                 await self._indexed.wait()
+        await self.skills.look()
         try:
-            made = await to_thread.run_sync(self.draft_now, need, k, limiter=self._drafting)
+            made = await to_thread.run_sync(self.draft_now, need, k, servers, limiter=self._drafting)
         except sqlite3.Error as error:
             remedy = "restart Roster; if that does not help, move the file away"
             raise StoreError(f"{self.home.database} cannot be read ({error}): {remedy}") from error
@@ -267,16 +299,20 @@ class Roster:
             self._news.set()
         return made
 
-    def draft_now(self, need: str, k: int) -> Draft:
+    def draft_now(self, need: str, k: int, servers: Collection[str] | None = None) -> Draft:
         """`draft` as it stands, without waiting for anything. Synchronous."""
-        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner)
+        return draft(self.catalogue, need, k, self.catalogue.tallies, self.learner, servers)
 
     async def _something_known(self) -> None:
-        """Wait for a first listing when no card of any server is known: there is nothing to answer with before it."""
+        """Wait for a first listing when no tool of any server is known: there is nothing to answer with before it."""
         await to_thread.run_sync(self.catalogue.refresh)
-        while not self.catalogue.draftable() and self.starting():
+        while not self._a_tool_is_known() and self.starting():
             await self._listed.wait()
             await to_thread.run_sync(self.catalogue.refresh)
+
+    def _a_tool_is_known(self) -> bool:
+        # Skills are read at once: that they are there says nothing of the servers.
+        return any(entry.card.kind is Kind.TOOL for entry in self.catalogue.draftable().values())
 
     async def first_listings(self) -> None:
         """Wait for the servers that were never listed before, in the first seconds after the first call only."""
@@ -305,17 +341,27 @@ def open_roster(
     *,
     environ: Mapping[str, str] | None = None,
     clock: Callable[[], float] = time.time,
+    here: Path | None = None,
+    playbooks: Collection[str] | None = None,
 ) -> Iterator[Roster]:
-    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError."""
+    """A Roster over this home, its database opened and brought up to date. Raises StoreError, ConfigError.
+
+    here: the folder whose project skills count; None: the working directory. playbooks: the names that skills are on
+    file under; None: those of the config's own folders.
+    """
     open_home(home)
     writing = open_database(home.database)
     reading = open_database(home.database)
     servers = [name for name, spec in config.servers.items() if not spec.disabled]
-    catalogue = Catalogue(reading, servers, quarantine=config.settings.quarantine != "off")
+    playbook, policy = open_playbook(config, environ, here), config.settings.quarantine
+    named = playbook.servers if playbooks is None else playbooks
+    catalogue = Catalogue(reading, servers, playbooks=named, quarantine=policy != "off")
     writer = Writer(writing)
+    inspector = Inspector(catalogue, writer, files=lambda card: texts_of(playbook, card.raw))
+    skills = Skills(playbook, writer, catalogue, home.index, inspector, quarantine=policy, clock=clock)
     try:
         writer.registry.refresh_words()
-        yield Roster(config, home, writer, catalogue, environ, clock)
+        yield Roster(config, home, writer, catalogue, skills, inspector, environ, clock)
     finally:
         # A thread may still be in the middle of a statement, waiting for another process's lock. Closing the
         # connection under it would bring the interpreter down, so it is let finish; its wait has an end.

@@ -23,14 +23,15 @@ from roster.cards import Card
 from roster.config import Level
 from roster.declared import by_name, declared_by_tool
 from roster.draft import Drafted
-from roster.errors import CallError, UnknownCardError, json_type
+from roster.dwell import Reason
+from roster.errors import CallError, HeldCardError, UnknownCardError, json_type
 from roster.failures import Failure, failure_of
 from roster.history import Limits
 from roster.outcomes import CallReport, Cause, Outcome, Verdict, judge
 from roster.recorder import CallMemory, Ended, Recorder
 from roster.reindex import Writer
 
-__all__ = ["Called", "Caller", "checked_arguments", "unknown_card"]
+__all__ = ["Called", "Caller", "checked_arguments", "held_card", "unknown_card"]
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,21 @@ def unknown_card(id_: object, known: Collection[str]) -> UnknownCardError:
     close = difflib.get_close_matches(str(id_)[:80], known, n=1)
     hint = f"did you mean {close[0]!r}?" if close else "draft again and use an id from its starters"
     return UnknownCardError(f"no tool has the id {str(id_)[:80]!r}: {hint}")
+
+
+_HELD_BECAUSE = {
+    Reason.DRIFT: "its definition changed not long ago",
+    Reason.SAFETY: "its definition changed in what keeps people safe",
+    Reason.REVIEW: "a review found something grave in its definition",
+}
+
+
+def held_card(id_: str, reason: Reason) -> HeldCardError:
+    """The error for a call that the user's policy refuses, with what a person can do about it."""
+    return HeldCardError(
+        f"{id_} is quarantined, because {_HELD_BECAUSE[reason]}, and this Roster refuses calls of quarantined tools. "
+        f"A person must look: `roster drift {id_}` shows what is new, `roster unquarantine {id_}` lets it in again"
+    )
 
 
 class Caller:

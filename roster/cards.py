@@ -16,6 +16,7 @@ import rfc8785
 from roster.words import split_identifier, tokens, with_stems
 
 __all__ = [
+    "BODY_LIMIT",
     "CARD_TEXT_VERSION",
     "FORMULA",
     "ID_LIMIT",
@@ -24,6 +25,7 @@ __all__ = [
     "Card",
     "Kind",
     "LexicalText",
+    "canonical",
     "card_from_row",
     "card_from_skill",
     "card_from_tool",
@@ -49,8 +51,11 @@ LISTED_LIMIT = ID_LIMIT - len("mcp__roster__")
 TEXT_LIMIT = 20_000
 """Characters of one field that are searched; a description of megabytes costs no more than this."""
 
+BODY_LIMIT = 60_000
+"""Characters of a skill's instructions that are searched: three times what the specification recommends."""
+
 SKILLS = "skill"
-"""The server name of skill cards: they have none of their own."""
+"""The server name of skill cards: they have none of their own. A project's skills have `skill:` and a hash."""
 
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 _LOOKS_HASHED = re.compile(r"-[0-9a-f]{10}$")
@@ -83,6 +88,17 @@ class Card:
         """The tool name transparent mode lists this card under: its id, or a shorter form of it."""
         return listed_name(self.server, self.name)
 
+    @property
+    def said_server(self) -> str:
+        """The server's name as texts have it: all skills have the same."""
+        return SKILLS if self.kind is Kind.SKILL else self.server
+
+    @property
+    def offered(self) -> bool:
+        """Whether drafts may show it at all: a skill's author can leave it to people to ask for it."""
+        front = self.raw.get("annotations") if self.kind is Kind.SKILL else None
+        return not (isinstance(front, Mapping) and front.get("disable-model-invocation") is True)
+
 
 @dataclass(frozen=True, slots=True)
 class LexicalText:
@@ -112,12 +128,16 @@ def public_id(server: str, name: str, limit: int = ID_LIMIT) -> str:
     return f"{safe[: limit - 11]}-{digest}"
 
 
-def skill_id(name: str) -> str:
-    """`skill__name`: a server that is called "skill" has its tools' ids hashed, so this is nobody else's."""
+def skill_id(name: str, server: str = SKILLS) -> str:
+    """`skill__name`: a server that is called "skill" has its tools' ids hashed, so this is nobody else's.
+
+    A project's skill, whose server is another one than `SKILLS`, has a hash in its id: projects share names.
+    """
     safe = _UNSAFE.sub("-", name)
-    if safe == name and name and len(SKILLS) + 2 + len(name) <= ID_LIMIT and not _LOOKS_HASHED.search(name):
+    fits = len(SKILLS) + 2 + len(name) <= ID_LIMIT and not _LOOKS_HASHED.search(name)
+    if safe == name and name and fits and server == SKILLS:
         return f"{SKILLS}__{name}"
-    digest = hashlib.sha256(f"skill\0\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    digest = hashlib.sha256(f"{server}\0\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{SKILLS}__{safe[: ID_LIMIT - 11 - len(SKILLS) - 2]}-{digest}"
 
 
@@ -151,6 +171,11 @@ def _canonical(value: Any) -> Any:
             return value
 
 
+def canonical(value: Any) -> bytes:
+    """`value` in the form that is fingerprinted: two values with one form are the same to every JSON parser."""
+    return rfc8785.dumps(_canonical(value))
+
+
 def fingerprint(kind: Kind, contract: Mapping[str, Any], files: Mapping[str, str] | None = None) -> str:
     """SHA-256 (hex) over the RFC 8785 form of everything a caller relies on.
 
@@ -170,7 +195,7 @@ def fingerprint(kind: Kind, contract: Mapping[str, Any], files: Mapping[str, str
         "body": contract.get("body"),
         "files": files,
     }
-    return hashlib.sha256(rfc8785.dumps(_canonical(parts))).hexdigest()
+    return hashlib.sha256(canonical(parts)).hexdigest()
 
 
 def _text(value: Any) -> str:
@@ -197,18 +222,18 @@ def card_from_tool(server: str, row: Mapping[str, Any], print_: str | None = Non
     )
 
 
-def card_from_skill(row: Mapping[str, Any], print_: str | None = None) -> Card:
-    """The card of one skill folder. `print_`: its fingerprint, where already known.
+def card_from_skill(row: Mapping[str, Any], print_: str | None = None, server: str = SKILLS) -> Card:
+    """The card of one skill folder. `print_`: its fingerprint, where already known. server: whose skill it is.
 
-    row: the front matter's `name` and `description`, the Markdown `body`, and `files`, path to SHA-256 (hex) of each
-    other file in the folder; further keys (where the folder is, what was found wrong with it) are no contract.
+    row: the front matter's `name` and `description`, the rest of it as `annotations`, the Markdown `body`, and `files`,
+    path to SHA-256 (hex) of each other file in the folder; further keys (where the folder is) are no contract.
     """
     name = str(row["name"])
     files = row.get("files")
     return Card(
-        id=skill_id(name),
+        id=skill_id(name, server),
         kind=Kind.SKILL,
-        server=SKILLS,
+        server=server,
         name=name,
         title="",
         description=_text(row.get("description")),
@@ -221,7 +246,7 @@ def card_from_skill(row: Mapping[str, Any], print_: str | None = None) -> Card:
 
 def card_from_row(kind: Kind, server: str, row: Mapping[str, Any], print_: str | None = None) -> Card:
     """`card_from_tool` or `card_from_skill`."""
-    return card_from_skill(row, print_) if kind is Kind.SKILL else card_from_tool(server, row, print_)
+    return card_from_skill(row, print_, server) if kind is Kind.SKILL else card_from_tool(server, row, print_)
 
 
 # ------------------------------------------------------------------------------------- texts we search
@@ -233,7 +258,7 @@ def dense_text(card: Card) -> str:
     Parameter descriptions stay out on purpose: in the dense text they cost azuremcp 0.17 nDCG@5.
     """
     about = (card.description or card.title)[:TEXT_LIMIT]
-    return f"{' '.join(split_identifier(card.server))}, {' '.join(split_identifier(card.name))}: {about}"
+    return f"{' '.join(split_identifier(card.said_server))}, {' '.join(split_identifier(card.name))}: {about}"
 
 
 def text_hash(text: str) -> str:
@@ -248,17 +273,23 @@ def parameter_names(schema: Mapping[str, Any] | None) -> list[str]:
 
 
 def lexical_text(card: Card) -> LexicalText:
-    """The card's tokens by field; a name of several words is also kept whole, so that it can be typed as it is."""
+    """The card's tokens by field; a name of several words is also kept whole, so that it can be typed as it is.
+
+    A skill has no parameters; in their place are the distinct words of its body. Each once: BM25 takes a long field's
+    words for less, and a body of thousands would make a skill's own name count next to nothing.
+    """
     name = tokens(f"{card.name} {card.title}")
     words = split_identifier(card.name)
     if len(words) > 1:
         name.append("".join(words))
-    parameters = " ".join(parameter_names(card.input_schema))
+    parameters = tokens(" ".join(parameter_names(card.input_schema))[:TEXT_LIMIT])
+    if card.kind is Kind.SKILL:
+        parameters = list(dict.fromkeys(tokens(_text(card.raw.get("body"))[:BODY_LIMIT])))
     return LexicalText(
         name=" ".join(with_stems(name)),
         description=" ".join(with_stems(tokens(card.description[:TEXT_LIMIT]))),
-        parameters=" ".join(with_stems(tokens(parameters[:TEXT_LIMIT]))),
-        server=" ".join(with_stems(tokens(card.server))),
+        parameters=" ".join(with_stems(parameters)),
+        server=" ".join(with_stems(tokens(card.said_server))),
     )
 
 

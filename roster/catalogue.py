@@ -14,13 +14,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from roster.cards import CARD_TEXT_VERSION
+from roster.cards import CARD_TEXT_VERSION, SKILLS, Kind, dense_text, text_hash
 from roster.database import generation
-from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, save_index
+from roster.dense import DenseIndex, Manifest, corpus_hash, load_index, read_manifest, save_index
 from roster.encoder import Encoder
 from roster.history import History, Tally
 from roster.lexical import lexical_hits
-from roster.registry import Entry, Registry, ServerNote
+from roster.passages import Passages, passages_of
+from roster.registry import Entry, Registry
+from roster.servernotes import ServerNote
 from roster.vectors import Vectors
 from roster.words import fold, squashed
 
@@ -28,19 +30,29 @@ __all__ = ["Catalogue"]
 
 T = TypeVar("T")
 
+PASSAGES_GUESSED = 24
+"""Passages of a skill whose body has a hundred lines."""
+
 
 class Catalogue:
     """Cards by number and id, the full-text index, and the dense index once an encoder is attached.
 
-    Safe from several threads. Its connection is for reading: whoever writes has one of their own, so that a draft
-    never waits for a write.
+    servers: whose tools are looked at; playbooks: whose skills. Safe from several threads. Its connection is for
+    reading: whoever writes has one of their own, so that a draft never waits for a write.
     """
 
-    def __init__(self, db: sqlite3.Connection, servers: Collection[str], *, quarantine: bool = True) -> None:
+    def __init__(
+        self,
+        db: sqlite3.Connection,
+        servers: Collection[str],
+        *,
+        playbooks: Collection[str] = (SKILLS,),
+        quarantine: bool = True,
+    ) -> None:
         self._db = db
         self._registry = Registry(db)
         self._lock = threading.Lock()
-        self._servers = frozenset(servers)
+        self._sources = {Kind.TOOL: frozenset(servers), Kind.SKILL: frozenset(playbooks)}
         self._quarantine = quarantine
         self._generation = -1
         self._living: dict[int, Entry] = {}
@@ -48,6 +60,8 @@ class Catalogue:
         self._by_id: dict[str, Entry] = {}
         self._by_listed: dict[str, Entry] = {}
         self._named: dict[str, set[int]] = {}
+        self._skills: list[int] = []
+        self._passages: Passages | None = None
         self._saved = ""
         self.encoder: Encoder | None = None
         self.dense: DenseIndex | None = None
@@ -70,7 +84,7 @@ class Catalogue:
             for entry in changed:
                 card = entry.card
                 self._living.pop(entry.number, None)
-                if card.server not in self._servers:
+                if card.server not in self._sources[card.kind]:
                     continue
                 # Ids stay callable after removal or quarantine; only drafts and listings look at `_living`.
                 self._by_id[card.id] = self._by_listed[card.listed] = entry
@@ -78,13 +92,16 @@ class Catalogue:
                     self._living[entry.number] = entry
             # A new dict each time: a draft that is under way keeps reading the one it has.
             self._draftable = {
-                number: entry for number, entry in self._living.items() if not (entry.quarantined and self._quarantine)
+                number: entry
+                for number, entry in self._living.items()
+                if entry.card.offered and not (entry.quarantined and self._quarantine)
             }
+            self._skills = [n for n, entry in self._draftable.items() if entry.card.kind is Kind.SKILL]
             named: dict[str, set[int]] = {}
             for number, entry in self._draftable.items():
                 card = entry.card
                 written = (fold(card.name), fold(card.id))
-                for name in {*written, squashed(card.name), squashed(f"{card.server} {card.name}")}:
+                for name in {*written, squashed(card.name), squashed(f"{card.said_server} {card.name}")}:
                     named.setdefault(name, set()).add(number)
             self._named = named
             self._take_stored([entry.number for entry in changed])
@@ -101,8 +118,12 @@ class Catalogue:
 
     @property
     def missing(self) -> int:
-        """How many draftable cards have no vector in the dense index yet; 0 without an encoder."""
-        return max(0, len(self._draftable) - len(self.dense)) if self.dense is not None else 0
+        """About how many texts of draftable cards have no vector in the indexes yet; 0 without an encoder."""
+        held = self._passages
+        if self.dense is None or held is None:
+            return 0
+        unread = sum(number not in held for number in self._skills)
+        return max(0, len(self._draftable) - len(self.dense)) + unread * PASSAGES_GUESSED
 
     @property
     def match_floor(self) -> float | None:
@@ -140,7 +161,7 @@ class Catalogue:
     def servers(self) -> dict[str, ServerNote]:
         """The last note of every backend, read past whoever is writing."""
         with self._lock:
-            return self._registry.servers()
+            return self._registry.servers.all()
 
     # -------------------------------------------------------------------------------------------- vectors
 
@@ -150,9 +171,10 @@ class Catalogue:
         with self._lock:
             manifest = self._manifest(encoder)
             index = load_index(folder, manifest)
-            self.encoder = encoder
+            self.encoder, self._passages = encoder, Passages(encoder.dim)
             if index is not None:
                 self.dense, self._saved = index, manifest.corpus
+                self._take_passages()
                 return
             self.dense, self._saved = DenseIndex(encoder.dim), ""
             self._take_stored(None)
@@ -161,6 +183,7 @@ class Catalogue:
         """Start the dense index anew."""
         with self._lock:
             if self.encoder is not None:
+                self._passages = Passages(self.encoder.dim)
                 self.dense, self._saved = DenseIndex(self.encoder.dim), ""
 
     def unembedded(self) -> dict[str, list[Entry]]:
@@ -173,6 +196,38 @@ class Catalogue:
                         entry = self._draftable[number]
                         out.setdefault(entry.text_hash, []).append(entry)
         return out
+
+    def unread_texts(self) -> dict[str, str]:
+        """Every text that is to be embedded, by hash: those of the cards first, then passages of skills."""
+        texts = {key: dense_text(entries[0].card) for key, entries in self.unembedded().items()}
+        with self._lock:
+            passages = {text_hash(text): text for texts_ in self._take_passages() for text in texts_}
+            if self.encoder is not None and passages:
+                stored = self._registry.vectors.of(self.encoder.fingerprint, passages)
+                texts |= {key: text for key, text in passages.items() if key not in stored}
+        return texts
+
+    def passages_near(self, need: Vectors) -> Mapping[int, float]:
+        """Card number → similarity of its nearest passage, for skills. need: (1, dim) float32, unit length."""
+        return self._passages.nearest(need) if self._passages is not None else {}
+
+    def _take_passages(self) -> list[list[str]]:
+        """Take in the passages of every skill all of whose passages have vectors by now; the texts of the others."""
+        missing: list[list[str]] = []
+        if self.encoder is None or self._passages is None:
+            return missing
+        for number in self._skills:
+            if number in self._passages:
+                continue
+            texts = passages_of(self._draftable[number].card)
+            hashes = [text_hash(text) for text in texts]
+            stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
+            if all(key in stored for key in hashes):
+                rows = [stored[key] for key in hashes]
+                self._passages.put(number, np.stack(rows) if rows else np.empty((0, self.encoder.dim), np.float32))
+            else:
+                missing.append(texts)
+        return missing
 
     def take_stored(self) -> None:
         """Put the vectors that somebody has stored meanwhile for cards without one into the dense index."""
@@ -196,11 +251,14 @@ class Catalogue:
         chosen = list(self._draftable if numbers is None else numbers)
         entries = [self._draftable[number] for number in chosen if number in self._draftable]
         hashes = None if numbers is None else {entry.text_hash for entry in entries}
-        stored = self._registry.vectors(self.encoder.fingerprint, hashes)
+        stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
         there = [entry for entry in entries if entry.text_hash in stored]
         self.dense.drop(chosen)
+        if self._passages is not None:
+            self._passages.drop(chosen)
         if there:
             self.dense.put([entry.number for entry in there], np.stack([stored[entry.text_hash] for entry in there]))
+        self._take_passages()
 
     def _manifest(self, encoder: Encoder) -> Manifest:
         rows = [(entry.number, entry.text_hash) for entry in self._draftable.values()]
@@ -212,7 +270,10 @@ class Catalogue:
             if self.encoder is None or self.dense is None:
                 return False
             manifest = self._manifest(self.encoder)
-            if manifest.corpus == self._saved or manifest.count != len(self.dense):
+            if manifest.count != len(self.dense):
+                return False
+            # A sighting takes an index off the disk when a definition changed, even if its rows are the same.
+            if manifest.corpus == self._saved and read_manifest(folder) is not None:
                 return False
             save_index(folder, self.dense, manifest)
             self._saved = manifest.corpus

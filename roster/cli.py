@@ -73,7 +73,7 @@ def _log_to_stderr(level: int) -> None:
         format="roster: %(levelname)s: %(message)s",
     )
     # The SDK logs what a backend wrote when it cannot read it, and that can hold anything; so do HTTP clients' URLs.
-    for name in ("mcp", "client", "httpx2", "httpcore2"):
+    for name in ("mcp", "client", "httpx2", "httpcore2", "uvicorn", "uvicorn.error", "uvicorn.access", "sse_starlette"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
@@ -81,15 +81,22 @@ def _log_to_stderr(level: int) -> None:
 def serve(
     five: Annotated[bool, typer.Option("--five", help="Show the client two tools: draft and call.")] = False,
     transparent: Annotated[bool, typer.Option("--transparent", help="Show the client every tool.")] = False,
+    http: Annotated[
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Serve any number of clients over HTTP instead of one here."),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")] = False,
 ) -> None:
-    """Serve one MCP client on stdin and stdout. The mode comes from roster.json unless named here."""
+    """Serve one MCP client on stdin and stdout, or many over HTTP. The mode is the config's unless named here."""
     if five and transparent:
         raise typer.BadParameter("--five and --transparent exclude each other")
     _log_to_stderr(logging.DEBUG if verbose else logging.WARNING)
-    from roster.serve import serve_stdio
+    from roster import serve as service
 
-    serve_stdio(five=five, transparent=transparent)
+    if http is not None:
+        service.serve_http(http, five=five, transparent=transparent)
+    else:
+        service.serve_stdio(five=five, transparent=transparent)
 
 
 Clients = Annotated[
@@ -190,14 +197,30 @@ def status(as_json: AsJson = False) -> None:
 
 
 @app.command()
+def drift(
+    id_: Annotated[str | None, typer.Argument(metavar="[ID]", help="A card's id, or a quoted glob.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every event there is, not the newest alone.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What changed in the definitions of tools and skills, newest first; with an id how it changed."""
+    from roster import driftreport
+
+    driftreport.drift(id_, everything=everything, out=_print_json if as_json else None)
+
+
+@app.command()
 def unquarantine(
-    ids: Annotated[list[str], typer.Argument(help="Card ids to let into drafts again.")],
+    ids: Annotated[list[str] | None, typer.Argument(help="Card ids or quoted globs to let in again.")] = None,
+    server: Annotated[str | None, typer.Option("--server", help="All cards of this server.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask about what a person should look at.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Let cards whose definition changed into drafts again, after you have looked at them."""
-    from roster import commands
+    if not ids and server is None:
+        raise typer.BadParameter("which cards is missing: give ids, quoted globs, or --server NAME")
+    from roster import quarantine
 
-    commands.unquarantine(ids, out=_print_json if as_json else None)
+    quarantine.unquarantine(ids or [], server=server, ask=None if yes else _ask, out=_print_json if as_json else None)
 
 
 @app.command()
@@ -270,6 +293,46 @@ def clear_history(
     from roster import records
 
     records.clear_history(needs_only=needs, out=_print_json if as_json else None)
+
+
+token = typer.Typer(help="Bearer tokens for `roster serve --http`, and the servers that each of them sees.")
+app.add_typer(token, name="token", invoke_without_command=True)
+
+
+@token.callback()
+def _token(ctx: typer.Context, as_json: AsJson = False) -> None:
+    if ctx.invoked_subcommand is None:
+        list_tokens(as_json=as_json)
+
+
+@token.command("add")
+def add_token(
+    name: Annotated[str, typer.Argument(help="What to call it: a person, a program, a machine.")],
+    servers: Annotated[
+        str | None, typer.Option("--servers", metavar="A,B", help="The only servers it sees; all if left out.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a token and show it, this once."""
+    from roster import token_commands
+
+    token_commands.add(name, servers, out=_print_json if as_json else None)
+
+
+@token.command("list")
+def list_tokens(as_json: AsJson = False) -> None:
+    """The tokens by name, and what each of them sees."""
+    from roster import token_commands
+
+    token_commands.show(out=_print_json if as_json else None)
+
+
+@token.command("remove")
+def remove_token(name: Annotated[str, typer.Argument(help="Its name.")], as_json: AsJson = False) -> None:
+    """Forget a token: whoever uses it is refused from the next request on."""
+    from roster import token_commands
+
+    token_commands.remove(name, out=_print_json if as_json else None)
 
 
 app.command("eval", cls=EvalCommand)(eval_command)

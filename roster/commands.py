@@ -18,7 +18,8 @@ from rich.text import Text
 
 from roster.app import Roster, open_roster
 from roster.backends import ErrorKind
-from roster.config import ServerSpec, find_home, load_config
+from roster.cards import Kind
+from roster.config import Config, ServerSpec, find_home, load_config
 from roster.dense import read_manifest
 from roster.draft import checked_k, checked_need
 from roster.encoder import open_encoder
@@ -27,11 +28,13 @@ from roster.explain import draft_json, print_draft
 from roster.history import History
 from roster.lint import Severity
 from roster.lint import lint as find_faults
-from roster.registry import ServerNote
+from roster.quarantine import print_quarantine, quarantine_json
 from roster.reindex import embed_missing
+from roster.reviewreport import print_review, review_json
+from roster.servernotes import ServerNote
 from roster.terminal import Out, plain, when
 
-__all__ = ["draft", "lint", "reindex", "status", "unquarantine"]
+__all__ = ["draft", "lint", "reindex", "status"]
 
 _STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
 
@@ -48,7 +51,7 @@ def draft(need: str, k: int, *, explain: bool, out: Out) -> None:
         roster.warm_up()
         if not roster.catalogue.draftable():
             raise RosterError("no card is on file yet: run `roster reindex` first")
-        missing = len(roster.catalogue.unembedded())
+        missing = len(roster.catalogue.unread_texts())
         made = roster.draft_now(need, k)
     if missing:
         print(
@@ -86,14 +89,17 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
     with open_roster(config, home) as roster:
         roster.warm_up()
         anyio.run(_sight_all, roster)
+        roster.skills.sight()
         roster.catalogue.refresh()
         if full:
             roster.forget_vectors()
         with _progress("embedding") as on_progress:
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
+        with _progress("reviewing") as on_progress:
+            roster.review(on_progress)
         roster.prune_history()
         roster.learn(always=True)
-        sightings = [sighting for each in roster.sightings.values() for sighting in each]
+        sightings = [sighting for each in roster.sightings.values() for sighting in each] + roster.skills.sightings
         living = roster.catalogue.living()
         failed = {name: b.reason for name, b in roster.pool.items() if name not in roster.sightings}
         figures = {
@@ -153,7 +159,7 @@ def status(*, out: Out) -> None:
     if out is not None:
         out(seen)
     else:
-        _print_status(seen)
+        _print_status(seen, config)
 
 
 def _last_known(spec: ServerSpec | None, note: ServerNote | None) -> str:
@@ -172,7 +178,7 @@ def _last_known(spec: ServerSpec | None, note: ServerNote | None) -> str:
 def _status(roster: Roster) -> dict[str, Any]:
     config, home = roster.config, roster.home
     roster.catalogue.refresh()
-    notes = roster.writer.registry.servers()
+    notes = roster.writer.registry.servers.all()
     living = roster.catalogue.living()
     names = dict.fromkeys([*config.servers, *(problem.server for problem in config.problems if problem.server)])
     servers = {}
@@ -196,7 +202,7 @@ def _status(roster: Roster) -> dict[str, Any]:
         opened = open_encoder(config.settings.model, config.settings.threads)
         encoder |= {"name": opened.name, "dim": opened.dim, "fingerprint": opened.fingerprint}
         roster.catalogue.attach(opened, home.index)
-        encoder["unembedded"] = len(roster.catalogue.unembedded())
+        encoder["unembedded"] = len(roster.catalogue.unread_texts())
     except EncoderError as error:
         encoder["error"] = str(error)
     return {
@@ -204,13 +210,23 @@ def _status(roster: Roster) -> dict[str, Any]:
         "mode": config.settings.mode.value,
         "servers": servers,
         "cards": len(living),
+        "skills": _skills(roster),
         "quarantined": sorted(entry.card.id for entry in living if entry.quarantined),
+        "quarantine": quarantine_json(roster),
+        "review": review_json(roster),
         "index": manifest,
         "encoder": encoder,
         "calls": sum(tally.calls for tally in calls.values()),
         "learning": _learning(roster),
         "problems": [str(problem) for problem in config.problems],
     }
+
+
+def _skills(roster: Roster) -> dict[str, Any]:
+    """How many skills are on file, which of them are never drafted, and where they are looked for."""
+    cards = [entry.card for entry in roster.catalogue.living() if entry.card.kind is Kind.SKILL]
+    roots = [str(root.path) for root in roster.skills.playbook.roots if root.path.is_dir()]
+    return {"cards": len(cards), "by_id_only": sorted(card.id for card in cards if not card.offered), "roots": roots}
 
 
 def _learning(roster: Roster) -> dict[str, Any] | None:
@@ -221,7 +237,7 @@ def _learning(roster: Roster) -> dict[str, Any] | None:
     return roster.learner.figures()
 
 
-def _print_status(seen: dict[str, Any]) -> None:
+def _print_status(seen: dict[str, Any], config: Config) -> None:
     console = Console()
     encoder, index = seen["encoder"], seen["index"]
     console.print(plain(f"home {seen['home']}, mode {seen['mode']}"))
@@ -238,21 +254,25 @@ def _print_status(seen: dict[str, Any]) -> None:
     console.print(
         plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
     )
+    if (skills := seen["skills"])["cards"]:
+        asked = f", {len(skills['by_id_only'])} of them by id only" if skills["by_id_only"] else ""
+        console.print(plain(f"skills: {skills['cards']}{asked}, from {', '.join(skills['roots'])}"))
     console.print(plain(f"index: {covered}"))
     if seen["learning"]:
         learnt, weights = seen["learning"], seen["learning"]["weights"]
         console.print(
             plain(
                 f"learning: {learnt['outcomes']} outcomes of {learnt['cards']} cards; nearness counts "
-                f"{weights['near']:g}, share {weights['share']:g}{', slowly' if weights['slow'] else ''} "
+                f"{weights['near']:g}, share {weights['share']:g}{', slowly' if weights['slow'] else ''}, "
+                f"the adapter {weights['adapter']:g} "
                 f"(nDCG@5 {learnt['gain']:+.3f} on them)"
             )
         )
     named = encoder.get("name") or encoder["model"]
     waiting = f", {encoder['unembedded']} texts to embed (roster reindex)" if encoder.get("unembedded") else ""
     console.print(plain(f"encoder: {named}{waiting}"))
-    for id_ in seen["quarantined"]:
-        console.print(plain(f"quarantined: {id_} (roster unquarantine {id_})"))
+    print_quarantine(console, seen["quarantine"], config)
+    print_review(console, seen["review"])
     for problem in [*seen["problems"], *([encoder["error"]] if "error" in encoder else [])]:
         console.print(Text(f"problem: {problem}", style="yellow"))
     for name, server in seen["servers"].items():
@@ -281,21 +301,3 @@ def lint(path: Path | None, *, out: Out) -> int:
         console.print(line, soft_wrap=True)
     console.print(f"errors: {errors}, warnings: {len(findings) - errors}")
     return errors
-
-
-# --------------------------------------------------------------------------------------- unquarantine
-
-
-def unquarantine(ids: list[str], *, out: Out) -> None:
-    """Let cards into drafts again; an unknown id is an error and changes nothing."""
-    home = find_home()
-    with open_roster(load_config(home), home) as roster:
-        registry = roster.writer.registry
-        for id_ in ids:
-            registry.held(id_)
-        cleared = [id_ for id_ in ids if registry.unquarantine(id_, time.time())]
-    if out is not None:
-        out({"cleared": cleared})
-        return
-    for id_ in ids:
-        print(f"{id_}: {'in drafts again' if id_ in cleared else 'was not quarantined'}")

@@ -25,6 +25,7 @@ from roster.errors import ConfigError, VariableError
 __all__ = [
     "Config",
     "Home",
+    "HttpSettings",
     "Level",
     "Mode",
     "Problem",
@@ -112,20 +113,44 @@ class ServerSpec(BaseModel):
         return None
 
 
+class HttpSettings(BaseModel):
+    """The `http` block: who may come in over `roster serve --http`, and how much each of them may take.
+
+    hosts: names besides the machine's own addresses that a request may be made to. origins: web pages that may make
+    one. require_token: also on this machine alone. stop_grace_s: what calls in flight are given at the end.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    require_token: bool = False
+    hosts: tuple[Annotated[str, Field(pattern=r"^[^\s/:\[\]]+$")], ...] = ()
+    origins: tuple[Annotated[str, Field(pattern=r"^https?://[^\s/]+$")], ...] = ()
+    max_body_bytes: int = Field(default=4 * 1024 * 1024, ge=1024, le=1024**3)
+    max_sessions: int = Field(default=100, ge=1, le=10_000)
+    session_idle_s: Seconds = 1800.0
+    stop_grace_s: float = Field(default=5.0, ge=0, le=300)
+
+
 class Settings(BaseModel):
-    """The top level of `roster.json`, servers aside."""
+    """The top level of `roster.json`, servers aside.
+
+    skills: folders with skills in them, looked into before those of the user's clients and of the project at hand,
+    which `standard_skills` switches off.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     mode: Mode = Mode.TRANSPARENT
     model: str | None = Field(default=None, min_length=1)
     threads: int = Field(default=1, ge=1, le=64)
-    quarantine: Literal["off", "draft"] = "draft"
+    quarantine: Literal["off", "draft", "call"] = "draft"
     learning: Level = "full"
     skills: tuple[str, ...] = ()
+    standard_skills: bool = True
     history_days: float = Field(default=365, gt=0, le=36_500)
     history_outcomes: int = Field(default=100_000, ge=1, le=10_000_000)
     history_needs: int = Field(default=20_000, ge=1, le=1_000_000)
+    http: HttpSettings = HttpSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +180,11 @@ class Config:
     def problems_of(self, server: str) -> list[str]:
         """What is wrong with one server's entry."""
         return [problem.message for problem in self.problems if problem.server == server]
+
+    def problems_below(self, key: str) -> list[str]:
+        """What is wrong with one block of the top level, such as `http`."""
+        at = tuple(f"{key}{end}" for end in (".", ":"))
+        return [problem.message for problem in self.problems if not problem.server and problem.message.startswith(at)]
 
 
 # ----------------------------------------------------------------------------------------------- home

@@ -164,6 +164,59 @@ MIGRATIONS = (
     "DROP TABLE suggestions",
     "ALTER TABLE suggestions_2 RENAME TO suggestions",
     "CREATE INDEX suggestions_by_age ON suggestions (at)",
+    "ALTER TABLE learning ADD COLUMN adapter REAL NOT NULL DEFAULT 0",
+    # What holds a card (`quarantined_at` is when), and how long its definition was seen unchanged since.
+    "ALTER TABLE cards ADD COLUMN held_reason TEXT",
+    "ALTER TABLE cards ADD COLUMN stable_s REAL",
+    "ALTER TABLE cards ADD COLUMN stable_at REAL",  # the last sighting that counted, by the time of day ...
+    "ALTER TABLE cards ADD COLUMN stable_uptime REAL",  # ... and by the steady clock of one boot
+    "ALTER TABLE cards ADD COLUMN stable_run TEXT",
+    "UPDATE cards SET held_reason = 'drift', stable_s = max(0.0, last_seen - quarantined_at), stable_at = last_seen "
+    "WHERE quarantined_at IS NOT NULL",
+    """CREATE TABLE accepted (
+        card TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        at REAL NOT NULL,
+        PRIMARY KEY (card, fingerprint)
+    ) WITHOUT ROWID""",
+    "INSERT OR IGNORE INTO accepted SELECT card, new, cleared_at FROM drift WHERE cleared_by = 'person'",
+    """CREATE TABLE batches (                 -- what happened to a server as a whole
+        number INTEGER PRIMARY KEY AUTOINCREMENT,
+        at REAL NOT NULL,
+        server TEXT NOT NULL,
+        cards INTEGER NOT NULL,             -- that changed
+        of INTEGER NOT NULL,                -- that there were
+        old_version TEXT,
+        new_version TEXT,
+        was TEXT                            -- the name it had, when that is what changed
+    )""",
+    "ALTER TABLE drift ADD COLUMN kind TEXT NOT NULL DEFAULT 'changed'",
+    "ALTER TABLE drift ADD COLUMN severity TEXT",  # NULL: of a time before it was kept
+    "ALTER TABLE drift ADD COLUMN was TEXT",  # the card whose definition the old one is, if another
+    "ALTER TABLE drift ADD COLUMN batch INTEGER REFERENCES batches (number)",
+    "CREATE INDEX drift_by_card ON drift (card)",
+    "CREATE INDEX drift_by_batch ON drift (batch)",
+    """CREATE TABLE listings (                -- what program a server's last listing came from
+        server TEXT PRIMARY KEY,
+        version TEXT NOT NULL,
+        at REAL NOT NULL
+    ) WITHOUT ROWID""",
+    "INSERT INTO listings SELECT name, version, listed_at FROM servers "
+    "WHERE version IS NOT NULL AND listed_at IS NOT NULL",
+    """CREATE TABLE findings (                -- what a review found; the texts themselves are in the cards
+        card TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        rule TEXT NOT NULL,
+        severity TEXT NOT NULL,
+        place TEXT NOT NULL,
+        PRIMARY KEY (card, rule, place)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE tokens (
+        name TEXT PRIMARY KEY,
+        hash TEXT NOT NULL UNIQUE,          -- SHA-256 (hex) of a bearer token; the token itself is nowhere
+        servers TEXT,                       -- the only servers it sees, as JSON; NULL: all
+        created_at REAL NOT NULL
+    ) WITHOUT ROWID""",
 )
 
 

@@ -13,10 +13,10 @@ from typing import Any
 from roster.errors import json_type
 from roster.failures import Failure, FailureKind
 
-__all__ = ["MAX_DECLARED", "META_KEY", "Declared", "by_name", "declarations", "declared_by_tool"]
+__all__ = ["MAX_DECLARED", "META_KEY", "Declared", "by_name", "declarations", "declared_by_skill", "declared_by_tool"]
 
 META_KEY = "failures"
-"""Where a tool's `_meta` declares kinds, as a server's entry in the config does."""
+"""Where a tool's `_meta` and a skill's front matter declare kinds, as a server's entry in the config does."""
 MAX_DECLARED = 32
 LONGEST_DESCRIPTION = 200
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
@@ -100,6 +100,12 @@ def declared_by_tool(row: Mapping[str, Any]) -> tuple[tuple[Declared, ...], list
     """What a tool's listing row declares in its `_meta`."""
     meta = row.get("_meta")
     return declarations(meta.get(META_KEY)) if isinstance(meta, Mapping) else ((), [])
+
+
+def declared_by_skill(row: Mapping[str, Any]) -> tuple[tuple[Declared, ...], list[str]]:
+    """What a skill's front matter declares."""
+    front = row.get("annotations")
+    return declarations(front.get(META_KEY)) if isinstance(front, Mapping) else ((), [])
 
 
 def by_name(own: Iterable[Declared], tool: Iterable[Declared]) -> dict[str, Failure]:

@@ -23,7 +23,16 @@ from numpy.typing import NDArray
 from roster.errors import DimensionError
 from roster.vectors import Vectors
 
-__all__ = ["DenseIndex", "Manifest", "corpus_hash", "drop_manifest", "load_index", "read_manifest", "save_index"]
+__all__ = [
+    "DenseIndex",
+    "Manifest",
+    "corpus_hash",
+    "drop_index",
+    "drop_manifest",
+    "load_index",
+    "read_manifest",
+    "save_index",
+]
 
 FORMAT = 1
 STALE_S = 3600.0
@@ -106,14 +115,17 @@ class DenseIndex:
             self._index.remove_ids(np.asarray(there, dtype=np.int64))
             self._numbers.difference_update(there)
 
-    def search(self, need: Vectors, k: int) -> list[tuple[int, float]]:
+    def search(self, need: Vectors, k: int, among: Iterable[int] | None = None) -> list[tuple[int, float]]:
         """The k cards nearest to one need as (number, cosine similarity), best first; fewer when there are fewer.
 
-        need: (1, dim) float32, unit length. Raises DimensionError.
+        need: (1, dim) float32, unit length. among: the only cards that are looked at; None: all. Raises DimensionError.
         """
-        need = self._checked(need)
+        need, wanted = self._checked(need), None
+        if among is not None:
+            selector = self._faiss.IDSelectorBatch(np.fromiter(among, dtype=np.int64))
+            wanted = self._faiss.SearchParameters(sel=selector)
         with self._lock:
-            similarities, numbers = self._index.search(need, max(1, min(k, len(self._numbers))))
+            similarities, numbers = self._index.search(need, max(1, min(k, len(self._numbers))), params=wanted)
         return [
             (number, similarity)
             for number, similarity in zip(numbers[0].tolist(), similarities[0].tolist(), strict=True)
@@ -126,6 +138,11 @@ class DenseIndex:
             rows: Vectors = self._index.reconstruct_batch(np.asarray(numbers, dtype=np.int64))
         return rows
 
+    def rows_of(self, numbers: Iterable[int]) -> dict[int, Vectors]:
+        """(dim,) float32 by card, of those that are in the index."""
+        there = [number for number in numbers if number in self._numbers]
+        return dict(zip(there, self.rows(there), strict=True)) if there else {}
+
     def mean(self) -> NDArray[np.float32]:
         """(dim,) mean of all rows; zeros for an empty index."""
         with self._lock:
@@ -135,9 +152,9 @@ class DenseIndex:
         mean: NDArray[np.float32] = rows.mean(axis=0)
         return mean
 
-    def floor(self, need: Vectors) -> float:
-        """The similarity of the card farthest from a need: the other end of min-max. 0 for an empty index."""
-        farthest = self.search(-need, 1)
+    def floor(self, need: Vectors, among: Iterable[int] | None = None) -> float:
+        """The similarity of the card farthest from a need: the other end of min-max. 0 when there is none."""
+        farthest = self.search(-need, 1, among)
         return -farthest[0][1] if farthest else 0.0
 
     def similarities(self, need: Vectors, numbers: Iterable[int]) -> dict[int, float]:
@@ -189,6 +206,16 @@ def save_index(folder: Path, index: DenseIndex, manifest: Manifest) -> None:
 def drop_manifest(folder: Path) -> None:
     """Forget the index on disk, so that the next process builds its own."""
     (folder / "manifest.json").unlink(missing_ok=True)
+
+
+def drop_index(folder: Path) -> None:
+    """Remove the index from disk, its rows with it; the next process that needs one builds and saves its own."""
+    drop_manifest(folder)
+    for file in folder.glob("cards-*.faiss"):
+        try:
+            file.unlink()
+        except OSError:
+            continue  # where an open file cannot be removed: without a manifest nobody reads it, the next save will
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:

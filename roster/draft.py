@@ -7,6 +7,7 @@ import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from heapq import nlargest
 from typing import Any
 
 from roster.briefs import brief
@@ -16,6 +17,7 @@ from roster.errors import NeedError, json_type
 from roster.history import NeedRow, Tally
 from roster.learning import Learner, Learning
 from roster.ranking import (
+    PASSAGE_COST,
     Match,
     Scored,
     blend,
@@ -158,19 +160,26 @@ def draft(
     k: int = DEFAULT_K,
     tallies: Callable[[], Mapping[str, Tally]] = dict,
     learner: Learner | None = None,
+    servers: Collection[str] | None = None,
 ) -> Draft:
     """The best k cards for a need. Synchronous and processor-bound; deterministic for one state of the database.
 
-    tallies: read only when fewer than k cards match. learner: what past outcomes add; None: nothing.
+    tallies: read only when fewer than k cards match. learner: what past outcomes add; None: nothing. servers: the only
+    ones whose cards are in the running; None: all.
     """
     catalogue.refresh()
     if learner is not None:
         learner.refresh()
-    entries = catalogue.draftable()
+    known = entries = catalogue.draftable()
+    if servers is not None:
+        entries = {number: entry for number, entry in known.items() if entry.card.said_server in servers}
     words = length_of(need)
-    bm25 = {number: score for number, score in catalogue.words(need, CANDIDATES) if number in entries}
+    # Enough of them that cards which are not in the running take nobody's place.
+    shared_words = catalogue.words(need, CANDIDATES + len(known) - len(entries))
+    bm25 = dict([pair for pair in shared_words if pair[0] in entries][:CANDIDATES])
     named = catalogue.named(names_in(need)) & entries.keys()
-    meant = _meaning(catalogue, need, words, entries.keys(), {*bm25, *named}, learner)
+    only = entries.keys() if servers is not None else None
+    meant = _meaning(catalogue, need, words, entries.keys(), {*bm25, *named}, learner, only)
     blended = blend(
         meant.similarities,
         meant.floor,
@@ -184,7 +193,7 @@ def draft(
     if learner is not None:
         asked = {*meant.served, *(scored.number for scored in rank(blended, ASKED))}
         learned = learner.ask(meant.vector, asked, [scored.number for scored in blended])
-        blended = with_learning(blended, learned.evidence, learned.weights, learned.ratings)
+        blended = with_learning(blended, learned.evidence, learned.weights, learned.ratings, learned.adapted)
     blended = spread(blended, meant.steps, MAX_K, steps_share(words))
     running = tuple((entries[scored.number].card, scored) for scored in rank(blended, CANDIDATES))
     best, shared = max(meant.similarities.values(), default=1.0), max(bm25.values(), default=0.0)
@@ -228,30 +237,46 @@ def _meaning(
     allowed: Collection[int],
     others: Collection[int],
     learner: Learner | None,
+    only: Collection[int] | None = None,
 ) -> _Meaning:
-    """The nearest cards to a need and, for one of several steps, to each of its steps; and what it says of `others`."""
+    """The nearest cards to a need and, for one of several steps, to each of its steps; and what it says of `others`.
+
+    only: the cards that are looked at; None: all.
+    """
     encoder, dense = catalogue.encoder, catalogue.dense
     if encoder is None or dense is None or not len(dense):
         return _Meaning()
     parts = steps_of(need) if steps_share(words) else []
     vectors = encoder.encode_needs([need, *parts])
     whole, *each = [vectors[row : row + 1] for row in range(len(vectors))]
-    similarities = {number: score for number, score in dense.search(whole, CANDIDATES) if number in allowed}
-    found = {number for vector in each for number, _ in dense.search(vector, MAX_K) if number in allowed}
+    similarities = {number: score for number, score in dense.search(whole, CANDIDATES, only) if number in allowed}
+    passages = catalogue.passages_near(whole)
+    found = {number for vector in each for number, _ in dense.search(vector, MAX_K, only) if number in allowed}
     served: list[int] = []
     if learner is not None:
         served = [number for number in learner.near(vectors[0]) if number in allowed]
         found.update(served)
-    missing = [number for number in {*others, *found} if number not in similarities]
+    best = nlargest(CANDIDATES, (number for number in passages if number in allowed), key=passages.__getitem__)
+    missing = [number for number in {*others, *found, *best} if number not in similarities]
     similarities |= dense.similarities(whole, missing)
+    similarities = _with_passages(similarities, passages)
     near: dict[int, list[float]] = {}
     for turn, vector in enumerate(each, 1):
-        top, low = max((score for _, score in dense.search(vector, 1)), default=0.0), dense.floor(vector)
-        for number, score in dense.similarities(vector, similarities).items():
+        top, low = max((score for _, score in dense.search(vector, 1, only)), default=0.0), dense.floor(vector, only)
+        step = _with_passages(dense.similarities(vector, similarities), catalogue.passages_near(vector))
+        for number, score in step.items():
             near.setdefault(number, []).append(min(1.0, scaled(score, low, top)))
         # Another thread may be taking a card out at this moment: one that is not known for every step is for none.
         near = {number: steps for number, steps in near.items() if len(steps) == turn}
-    return _Meaning(similarities, dense.floor(whole), near, encoder.unread(need), vectors[0], served)
+    return _Meaning(similarities, dense.floor(whole, only), near, encoder.unread(need), vectors[0], served)
+
+
+def _with_passages(similarities: Mapping[int, float], passages: Mapping[int, float]) -> dict[int, float]:
+    """Each card's similarity, or that of its nearest passage where that is nearer by more than passages cost."""
+    return {
+        number: max(score, passages[number] - PASSAGE_COST) if number in passages else score
+        for number, score in similarities.items()
+    }
 
 
 @dataclass(slots=True)

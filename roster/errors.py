@@ -5,11 +5,14 @@
     │   └── VariableError      a ${VAR} reference has no value
     ├── NeedError              a need that cannot be drafted for (empty, too long, k out of range)
     ├── CallError              a call that cannot be carried out as asked
-    │   └── UnknownCardError   no card has this id
+    │   ├── UnknownCardError   no card has this id
+    │   └── HeldCardError      the card is quarantined, and the user's policy refuses its calls
     ├── EncoderError           a model that cannot be loaded or used
     │   └── DimensionError     vectors of another width than the index
     ├── StoreError             the database cannot be used
     │   └── StoreTooNewError   it was written by a newer Roster
+    ├── TokenError             a bearer token that cannot be made, or is not there
+    ├── ListenError            an address that cannot be served on
     └── NeedSetError           a labelled need set that breaks its format
 
 Every message names the value and the remedy. A backend that fails is not here: that is news about
@@ -23,11 +26,14 @@ __all__ = [
     "ConfigError",
     "DimensionError",
     "EncoderError",
+    "HeldCardError",
+    "ListenError",
     "NeedError",
     "NeedSetError",
     "RosterError",
     "StoreError",
     "StoreTooNewError",
+    "TokenError",
     "UnknownCardError",
     "VariableError",
     "json_type",
@@ -58,6 +64,10 @@ class UnknownCardError(CallError):
     """No card has this id."""
 
 
+class HeldCardError(CallError):
+    """The card is quarantined, and the user's policy refuses calls of such cards."""
+
+
 class EncoderError(RosterError):
     """A model that cannot be loaded or used."""
 
@@ -78,6 +88,14 @@ class StoreTooNewError(StoreError):
             f"roster.db has schema {found}, this Roster knows {known}: upgrade roster-mcp, "
             "or point ROSTER_HOME at another folder"
         )
+
+
+class TokenError(RosterError):
+    """A bearer token that cannot be made as asked, or is not there."""
+
+
+class ListenError(RosterError):
+    """An address that cannot be served on."""
 
 
 def json_type(value: object) -> str:

@@ -19,13 +19,15 @@ from roster.errorlikeness import likeness
 from roster.outcomes import Clue, Outcome, class_of_status
 from roster.waits import ends_of
 
-__all__ = ["prepared", "read", "read_code"]
+__all__ = ["decided", "prepared", "read", "read_code"]
 
 LONGEST_WORD = 60
 
 _CLASSES = {outcome.value.rpartition(":")[2]: outcome for outcome in Outcome}
-_STRONG, _NUMBER, _HINT = 6, 5, 4
-"""Weights: of a wording that names a cause, of a number, of the best hint."""
+_SURE, _STRONG, _NUMBER, _HINT = 9, 6, 5, 4
+"""Weights: of a wording that says who must act, of one that names a cause, of a number, of the best hint."""
+_OUTVOTED, _SPEAKS = 0.55, 6
+"""The share that likeness must have to overrule a wording that is not sure, and the words a text must have for that."""
 
 
 # ---------------------------------------------------------------------------------------- the wordings
@@ -138,9 +140,10 @@ _PATH = re.compile(r"(?<![\w.])(?:[A-Za-z]:\\[^\s\"'<>|,;]+|(?:~|\.{1,2})?/[\w.@
 _FILE = re.compile(
     r"(?<![\w.-])[\w-]{1,100}(?:\.[\w-]{1,30}){0,6}\.(?:csv|json|ya?ml|txt|md|py|js|ts|tsx?|jsx?|go|rs|java|rb|php|xml|"
     r"html?|pdf|docx?|xlsx?|pptx?|png|jpe?g|gif|svg|zip|gz|tar|log|db|sqlite3?|toml|ini|cfg|conf|env|lock|sql|sh|exe|"
-    r"dll|so|parquet|mp[34]|wav)\b",
+    r"dll|so|parquet|mp[34]|wav)\b(?:::\S{1,200})?",
     re.IGNORECASE,
 )
+_EXTENSION = re.compile(r"(?<![\w.])\.[a-z][a-z0-9]{1,4}\b")
 _PINNED = re.compile(r"(?<![\w.-])[\w.-]{1,100}(?:==|>=|<=|~=|@)v?\d[\w.*-]*")
 _HASH = re.compile(
     r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b|\b(?=[a-f]{0,64}\d)[0-9a-f]{12,64}\b", re.IGNORECASE
@@ -151,6 +154,12 @@ _NAMED = re.compile(
     r"(?=\S{0,200}?(?:[a-z][A-Z]|[_\d-]|\w[.:]\w))(?!not_|is_)[\w.:-]*\w"
 )
 """A name that follows what it names and does not look like a plain word."""
+_SAID = re.compile(
+    r"(?<!raise )(?<!throw )(?<!new )\b(?!Key)([A-Z]\w{0,60}(?:Error|Exception|Timeout))\((?:\d+, ?)?"
+    r"(?:\"([^\"\n]{1,400})\"|'([^'\n]{1,400})')(?=\))"
+)
+"""What an exception says, as Python writes it: a message, not a literal."""
+_MORE = re.compile(r"(?<=\d) ?>=? ?(?=\d)")
 _DURATION = re.compile(r"\b(\d+(?:\.\d+)?)(ms|s|secs?|mins?|m|h)\b")
 _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TOKEN = re.compile(r"-\d+\b|\d+(?:[.,:]\d+)+|[^\W_]+(?:/[^\W_]+)?|§|[.!?;\n()]|[:=]|—|–")
@@ -160,6 +169,9 @@ _CONTRACTIONS = {
     "hasnt": "has not", "havent": "have not", "youre": "you are", "shouldnt": "should not", "mustnt": "must not",
     "wouldnt": "would not", "ive": "i have", "youve": "you have", "weve": "we have", "theres": "there is",
 }  # fmt: skip
+_COUNTS = {"three": "3", "four": "4", "five": "5", "six": "6", "seven": "7", "eight": "8", "nine": "9", "ten": "10",
+           "twelve": "12", "twenty": "20", "thirty": "30", "sixty": "60", "hundred": "100"}  # fmt: skip
+_SPELT = {**_CONTRACTIONS, **_COUNTS}
 _ADVICE = re.compile(
     r"(?:if|please|check|make sure|ensure|verify|see|for more|learn|visit|read|hint|tip|note|try|consider|you can|"
     r"you may|contact|refer|to fix|to resolve|documentation|docs|more info|did you forget|perhaps|maybe|context|"
@@ -177,10 +189,11 @@ def _without_advice(text: str) -> str:
 def _plain(text: str, *, quoted: bool) -> str:
     """A text as plain words, one space apart and at both ends; sentences end in ` . `."""
     text = _URL.sub(" § ", _TAG.sub(" . ", text))
+    text = _MORE.sub(" greater than ", _SAID.sub(r"\1: \2\3 ", text))
     if not quoted:
         text = _QUOTED.sub(" § ", text)
     text = _DURATION.sub(r"\1 \2", text)
-    for pattern in (_EMAIL, _HOST, _PATH, _FILE, _PINNED, _HASH):
+    for pattern in (_EMAIL, _HOST, _PATH, _FILE, _EXTENSION, _PINNED, _HASH):
         text = pattern.sub(" § ", text)
     text = _NAMED.sub(r"\1 §", text)
     words: list[str] = []
@@ -190,7 +203,7 @@ def _plain(text: str, *, quoted: bool) -> str:
                 words.append(".")
         else:
             folded = word.casefold()
-            words.append(_CONTRACTIONS.get(folded, folded) if len(word) <= LONGEST_WORD else "§")
+            words.append(_SPELT.get(folded, folded) if len(word) <= LONGEST_WORD else "§")
     plain = f" {' '.join(words)} "
     for apart, together in (("can not", "cannot"), ("time out", "timeout"), ("un authorized", "unauthorized")):
         plain = plain.replace(f" {apart} ", f" {together} ")
@@ -276,7 +289,7 @@ def _decisive(text: str) -> str:
 _STATUS = re.compile(
     r"(?: http(?: error| status| code)*| status(?: code)*| error(?: code)*| code| returned(?: error)?|"
     r" response(?: code)*| responded with| answered(?: with)?| got(?: a)?| with|^| \.)(?: [:=])? (?:a |an )?"
-    r"([45]\d\d)(?= )"
+    r"([45]\d\d)(?= )(?! [245]\.\d)"  # a mail server's code has another one behind it, such as 5.1.1
 )
 _STATUS_AND_REASON = re.compile(
     r" ([45]\d\d) (?:client error|server error|unauthorized|forbidden|not found|bad request|too many|internal|"
@@ -337,37 +350,41 @@ def _read_words(words: str) -> tuple[Clue | None, int]:
 
 def read(text: str) -> Clue | None:
     """What a failure's text says; None when it says nothing that is known here."""
-    words, clue = prepared(text)
-    if clue is None or clue.rule.endswith("-hint"):
-        # No wording decides: then the words as a whole may.
-        like = likeness(words)
-        return Clue(like, "likeness") if like is not None else clue
-    return clue
+    words, clue, weight = prepared(text)
+    return clue if weight >= _SURE else decided(words, clue, weight, *likeness(words))
 
 
-def prepared(text: str) -> tuple[str, Clue | None]:
-    """The words of a text that count, and what the wordings and numbers in it say."""
+def decided(words: str, clue: Clue | None, weight: int, like: Outcome | None, share: float) -> Clue | None:
+    """What wordings say of a text, unless they are not sure and the words as a whole are like another class."""
+    if weight >= _SURE or like is None or (clue is not None and clue.formal):
+        return clue
+    outvoted = clue is not None and like is not clue.outcome and share >= _OUTVOTED and len(words.split()) >= _SPEAKS
+    return Clue(like, "likeness") if clue is None or weight <= _HINT or outvoted else clue
+
+
+def prepared(text: str) -> tuple[str, Clue | None, int]:
+    """The words of a text that count, what the wordings and numbers in it say, and the weight of that."""
     raw = ends_of(text)
     traced = _FRAME.search(raw) is not None or _PYTHON_TRACE.search(raw) is not None
     text = _without_advice(_decisive(_from_json(raw)))
     plain = _plain(text, quoted=False)
     if re.fullmatch(r"\s*'[^'\n]{1,80}'\s*", raw):
-        return plain, Clue(Outcome.INTERNAL, "bare-key")  # what is left of a KeyError that is handed on as text
+        return plain, Clue(Outcome.INTERNAL, "bare-key"), _SURE  # what is left of a KeyError that is handed on as text
     clue, weight = _read_words(plain)
     if weight <= _HINT and (number := _by_number(text)) is not None:
-        return plain, number
+        return plain, number, _SURE
     if traced and weight < _STRONG:
-        return plain, Clue(Outcome.INTERNAL, "trace")
+        return plain, Clue(Outcome.INTERNAL, "trace"), _SURE
     if weight <= (_HINT if text.isascii() else _STRONG):
         other = _weightiest(_table().near, plain)[0] or _weightiest(_table().far, plain)[0]
         if other is not None:
-            return plain, other
+            return plain, other, _SURE
     if weight <= _HINT and len(plain.split()) < 0.6 * len((whole := _plain(raw, quoted=True)).split()):
         # Most of it is quoted: somebody else's message, handed on.
         inner, inner_weight = _read_words(whole)
         if inner_weight > weight + 2:
-            return plain, inner
-    return plain, clue
+            return plain, inner, _SURE
+    return plain, clue, weight
 
 
 def read_code(code: str) -> tuple[Clue | None, int]:

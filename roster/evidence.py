@@ -7,14 +7,13 @@ subscription") would otherwise make every used card near to every need. Two kind
   several, and each is a learned vector, by which the card is found as well as by what it says of itself.
 - *share*: of the past needs around this one, weighted by a kernel, the part that this card served.
 
-Failures lower both and add nothing to anybody else, so more of them never raise a card. How much evidence counts has to
-be earned (`earn`): by leaving out each past need in turn and seeing what the rest would have made of it.
+Failures lower both and add nothing to anybody else, so more of them never raise a card. How much evidence counts is
+another matter: `weights`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,17 +22,14 @@ from numpy.typing import NDArray
 from roster.vectors import Vectors, unit_rows
 
 __all__ = [
-    "FIRST_WEIGHTS",
+    "FAILING",
+    "HALF_LIFE_S",
     "MODES",
     "RATING_CALLS",
     "RATING_START",
     "Evidence",
     "Lessons",
-    "Sample",
     "Taught",
-    "Weights",
-    "boost",
-    "earn",
     "mean_of",
     "rating",
 ]
@@ -46,8 +42,6 @@ NOBODY = 0.15
 """Kernel weight of nobody: evidence from far away has to outweigh it, and does not."""
 FEW = 3.0
 """Successes at which a mode counts half."""
-MANY = 10.0
-"""Successes at which a card's evidence counts half when learning goes slowly: four mislabelled ones weigh little."""
 MODES = 4
 APART = 0.35
 """Cosine to the nearest mode below which a need begins another one, while there is room."""
@@ -60,8 +54,6 @@ MEAN_FROM = 50.0
 centred away. On train needs 50 was at least as good as 0 or 5 on five sets."""
 HALF_LIFE_S = 180 * 86_400.0
 """After this time an outcome counts half."""
-PLAUSIBLE = 0.5
-"""Evidence counts by the power of the card's own score: what matches nothing is not carried far by four successes."""
 FAILING = 0.3
 """What a card loses where everything like this need failed."""
 LEFT = 1e-3
@@ -97,50 +89,11 @@ class Evidence:
     successes: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Weights:
-    """What nearness and share count. slow: few successes count little."""
-
-    near: float = 0.0
-    share: float = 0.0
-    slow: bool = False
-
-
-FIRST_WEIGHTS = Weights(near=0.1, share=0.2)
-"""Before a home has taught enough to choose: a need that was served before is remembered, and one like it a little. Of
-eight pairs the one that did most good and no harm on held-out train needs of seven sets."""
-GRID = tuple(
-    Weights(near, share, slow)
-    for slow in (True, False)
-    for near in (0.0, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0)
-    for share in (0.0, 0.1, 0.2, 0.4, 0.8, 1.2, 2.0, 4.0, 8.0)
-)
-ERRORS = 2.0
-"""Standard errors by which a choice has to be better. One is what a single mended need is always worth; on held-out
-train needs of five sets two did as much good as one, and least harm."""
-ENOUGH = 10
-"""Past needs from which weights are chosen at all."""
-
-
 def mean_of(needs: Vectors, cards: Floats) -> Floats:
     """(dim,) what all needs of a home have in common. needs: (n, dim). cards: (dim,) mean of the cards' vectors, which
     stands in for needs that nobody had yet."""
     mean: Floats = ((needs.sum(axis=0) + MEAN_FROM * cards) / (len(needs) + MEAN_FROM)).astype(np.float32)
     return mean
-
-
-def pace(successes: float, slow: bool) -> float:
-    """How far evidence of so many successes is believed."""
-    return successes**2 / (successes**2 + MANY**2) if slow else 1.0
-
-
-def boost(base: float, found: Evidence, weights: Weights) -> float:
-    """What evidence adds to a card's score for a need; negative where the card failed.
-
-    base: the score without it, in [0, 1] (a need that names the card puts it above).
-    """
-    believed = pace(found.successes, weights.slow) * found.well * min(1.0, max(0.0, base)) ** PLAUSIBLE
-    return float((weights.near * found.near + weights.share * found.share) * believed - FAILING * found.failing)
 
 
 def rating(rate: float) -> float:
@@ -294,20 +247,13 @@ class Lessons:
         # The kernel is a matter of the nearest needs. Those of a card whose modes are all far away weigh nothing, and
         # reading them would cost more than all else. Modes are made of successes: a card that failed is read too.
         told = {at for at in np.argsort(-cosines, kind="stable")[:ASKED].tolist() if cosines[at] >= APART / 2}
-        good, bad = np.zeros(len(known)), np.zeros(len(known))
+        read: list[tuple[int, _Card, slice | NDArray[np.intp]]] = []
         for at, card in enumerate(known):
             if at in told:
-                chosen: slice | NDArray[np.intp] = slice(card.count)
+                read.append((at, card, slice(card.count)))
             elif card.losses:
-                chosen = np.flatnonzero(~card.won[: card.count])
-            else:
-                continue
-            rows = card.rows[chosen].astype(np.float32)
-            kernel = card.weights[chosen] * np.exp(SHARPNESS * (rows @ asked - 1.0))
-            if without is not None:
-                kernel = kernel * (card.needs[chosen] != without)
-            won = card.won[chosen]
-            good[at], bad[at] = kernel[won].sum(), kernel[~won].sum()
+                read.append((at, card, np.flatnonzero(~card.won[: card.count])))
+        good, bad = self._kernel(read, len(known), asked, without)
         around = float(good.sum()) + NOBODY
         out = {}
         for at, number in enumerate(numbers):
@@ -320,6 +266,27 @@ class Lessons:
                 successes=known[at].successes(without),
             )
         return out
+
+    @staticmethod
+    def _kernel(
+        read: Sequence[tuple[int, _Card, slice | NDArray[np.intp]]], cards: int, asked: Floats, without: int | None
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(cards,) kernel weight of the needs each card served, and of those it failed. read: which rows of whom."""
+        if not read:
+            return np.zeros(cards), np.zeros(cards)
+        # All rows at once: one by one, a card's handful of rows costs more in calls than in numbers.
+        parts = [card.rows[chosen] for _, card, chosen in read]
+        owners = np.repeat([at for at, _, _ in read], [len(part) for part in parts])
+        cosines = np.concatenate(parts).astype(np.float32) @ asked
+        weights = np.concatenate([card.weights[chosen] for _, card, chosen in read])
+        kernel = weights * np.exp(SHARPNESS * (cosines - 1.0))
+        if without is not None:
+            kernel = kernel * (np.concatenate([card.needs[chosen] for _, card, chosen in read]) != without)
+        won = np.concatenate([card.won[chosen] for _, card, chosen in read])
+        good, bad = np.zeros(cards), np.zeros(cards)
+        np.add.at(good, owners, kernel * won)
+        np.add.at(bad, owners, kernel * ~won)
+        return good, bad
 
     @staticmethod
     def _nearness(
@@ -336,64 +303,3 @@ class Lessons:
         np.maximum.at(cosines, owners, found)
         np.maximum.at(near, owners, np.maximum(found, 0.0) * counts / (counts + FEW))
         return cosines, near
-
-
-# ---------------------------------------------------------------------------------------------- weights
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One past need, judged by everything but itself. base: score without evidence, by card; served: who did it."""
-
-    base: Mapping[int, float]
-    evidence: Mapping[int, Evidence]
-    served: frozenset[int]
-
-
-def earn(samples: Sequence[Sample], k: int = 5) -> tuple[Weights, float]:
-    """The weights these past needs ask for, and by how much nDCG@k they beat no learning at all.
-
-    The best of a coarse grid, if it beats both none and `FIRST_WEIGHTS` by `ERRORS` standard errors of the paired
-    difference; otherwise the latter, unless none beats them likewise. So learning has to show that it helps here.
-    """
-    if len(samples) < ENOUGH:
-        return FIRST_WEIGHTS, 0.0
-    choices = [Weights(), FIRST_WEIGHTS, *GRID]
-    gained = np.array([_gains(sample, choices, k) for sample in samples])
-    none, first = gained[:, 0], gained[:, 1]
-    means = gained.mean(axis=0)
-    best = int(np.argmax(means))  # the first of equals: slow before fast, small before large
-    if _beats(gained[:, best], none) and _beats(gained[:, best], first):
-        return choices[best], float(means[best] - means[0])
-    if _beats(none, first):
-        return Weights(), 0.0
-    return FIRST_WEIGHTS, float(means[1] - means[0])
-
-
-def _beats(these: NDArray[np.float64], those: NDArray[np.float64]) -> bool:
-    apart = these - those
-    return bool(apart.mean() > max(1e-12, ERRORS * apart.std(ddof=1) / math.sqrt(len(apart))))
-
-
-def _gains(sample: Sample, choices: Sequence[Weights], k: int) -> NDArray[np.float64]:
-    """(choices,) nDCG@k of the cards that served this need, under each choice of weights."""
-    numbers = sorted({*sample.base, *sample.served, *sample.evidence})
-    lowest = min(sample.base.values(), default=0.0)
-    base = np.array([sample.base.get(number, lowest) for number in numbers])
-    known = [sample.evidence.get(number, Evidence()) for number in numbers]
-    plausible = np.clip(base, 0.0, 1.0) ** PLAUSIBLE * np.array([found.well for found in known])
-    near = np.array([found.near for found in known]) * plausible
-    share = np.array([found.share for found in known]) * plausible
-    believed = np.array([[pace(found.successes, slow) for found in known] for slow in (False, True)])
-    base = base - FAILING * np.array([found.failing for found in known])
-    weights = np.array([(choice.near, choice.share) for choice in choices])
-    paces = believed[[int(choice.slow) for choice in choices]]
-    scores = base + (weights[:, :1] * near + weights[:, 1:] * share) * paces
-    served = [at for at, number in enumerate(numbers) if number in sample.served]
-    gained = np.zeros(len(choices))
-    for at in served:
-        ahead = (scores > scores[:, at : at + 1]).sum(axis=1) + (scores[:, :at] == scores[:, at : at + 1]).sum(axis=1)
-        gained += np.where(ahead < k, 1.0 / np.log2(ahead + 2.0), 0.0)
-    ideal = sum(1.0 / math.log2(place + 2) for place in range(min(k, len(served))))
-    out: NDArray[np.float64] = gained / ideal
-    return out

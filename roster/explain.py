@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -40,6 +40,7 @@ def draft_json(made: Draft, explain: bool) -> dict[str, Any]:
                 "base": scored.base,
                 "learned": asdict(scored.learned) if scored.learned is not None else None,
                 "boost": scored.boost,
+                "adapted": scored.adapted,
                 "rating": scored.rating,
             }
             for card, scored in made.running
@@ -51,13 +52,15 @@ def _number(value: float | None, digits: int = 3) -> str:
     return "–" if value is None else f"{value:.{digits}f}"
 
 
-def _formula(need: str, unread: float, learning: bool) -> str:
-    """How the numbers of one need's cards come to their score."""
+def _formula(need: str, unread: float, running: Sequence[Scored]) -> str:
+    """How the numbers of one need's cards come to their score; what nobody has is left out."""
     words = length_of(need)
     weight, share = dense_weight(words, unread), steps_share(words) if steps_of(need) else 0.0
     meaning = f"({1 - share:.2g} dense + {share:.2g} step)" if share else "dense"
     covered = ", less what better cards cover" if share else ""
-    learned = ", + learned + record" if learning else ""
+    adapted = any(scored.adapted for scored in running)
+    learning = adapted or any(scored.boost or scored.rating for scored in running)
+    learned = f", + learned{' + adapted' if adapted else ''} + record" if learning else ""
     return f"score = {weight:.2g} {meaning} + {1 - weight:.2g} lexical, + 1 when named{learned}{covered}"
 
 
@@ -83,11 +86,13 @@ def print_draft(made: Draft, explain: bool) -> None:
                 line.append("  (works well here)", style="dim")
             console.print(line)
             console.print(plain(f"   {wire['description']}"))
+            if "note" in wire:
+                console.print(Text(f"   {wire['note']}", style="dim"))
         return
     table = Table(
         title=plain(made.need),
         title_justify="left",
-        caption=_formula(made.need, made.unread, any(s.boost or s.rating for _, s in made.running)),
+        caption=_formula(made.need, made.unread, [scored for _, scored in made.running]),
     )
     # A column that is empty for every card is left out, so that the rest stays readable in eighty columns.
     columns: dict[str, Callable[[Scored], str]] = {
@@ -103,6 +108,7 @@ def print_draft(made: Draft, explain: bool) -> None:
         "share": lambda scored: _number(scored.learned.share, 2) if scored.learned else "",
         "failing": lambda scored: _number(scored.learned.failing, 2) if scored.learned else "",
         "learned": lambda scored: f"{scored.boost:+.3f}" if scored.boost else "",
+        "adapted": lambda scored: f"{scored.adapted:+.3f}" if scored.adapted else "",
         "record": lambda scored: f"{scored.rating:+.3f}" if scored.rating else "",
     }
     rows = made.running[: max(15, len(shown))]

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from roster.database import atomic
-from roster.evidence import Weights
 from roster.failures import Failure
 from roster.outcomes import Outcome
 from roster.ratings import Ending
 from roster.vectors import Vectors
+from roster.weights import Weights
 
 __all__ = ["Event", "History", "Kept", "Limits", "NeedRow", "Offers", "OutcomeRow", "Tally"]
 
@@ -233,20 +233,22 @@ class History:
     def keep_weights(self, encoder: str, weights: Weights, gain: float, outcomes: int, at: float) -> None:
         """Store what evidence counts for needs of this encoder, its gain, and how many outcomes it was chosen by."""
         self._db.execute(
-            "INSERT INTO learning VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET near = excluded.near, "
-            "share = excluded.share, slow = excluded.slow, gain = excluded.gain, outcomes = excluded.outcomes, "
-            "at = excluded.at",
-            (encoder, weights.near, weights.share, weights.slow, gain, outcomes, at),
+            "INSERT INTO learning (encoder, near, share, slow, adapter, gain, outcomes, at) "
+            "VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET near = excluded.near, "
+            "share = excluded.share, slow = excluded.slow, adapter = excluded.adapter, gain = excluded.gain, "
+            "outcomes = excluded.outcomes, at = excluded.at",
+            (encoder, weights.near, weights.share, weights.slow, weights.adapter, gain, outcomes, at),
         )
 
     def weights(self, encoder: str) -> tuple[Weights, float, int] | None:
         """What was stored by `keep_weights` for this encoder."""
         row = self._db.execute(
-            "SELECT near, share, slow, gain, outcomes FROM learning WHERE encoder = ?", (encoder,)
+            "SELECT near, share, slow, adapter, gain, outcomes FROM learning WHERE encoder = ?", (encoder,)
         ).fetchone()
         if row is None or not all(isinstance(value, int | float) and math.isfinite(value) for value in row):
             return None
-        return Weights(float(row[0]), float(row[1]), bool(row[2])), float(row[3]), int(row[4])
+        near, share, slow, adapter, gain, outcomes = row
+        return Weights(float(near), float(share), bool(slow), float(adapter)), float(gain), int(outcomes)
 
     # ---------------------------------------------------------------------------------------- suggestions
 
@@ -275,6 +277,30 @@ class History:
         return after, of
 
     # -------------------------------------------------------------------------------------------- keeping
+
+    def forget_evidence(self, cards: Mapping[str, int]) -> None:
+        """Cut these cards (id → number) out of all that was learned from needs; their outcomes stay on record.
+
+        For cards whose definition is another one now: the needs of the old one say nothing of it. Inside a transaction.
+        """
+        needs: set[int] = set()
+        for card in cards:
+            rows = self._db.execute("SELECT need FROM outcomes WHERE card = ? AND need IS NOT NULL", (card,))
+            needs |= {need for (need,) in rows}
+            self._db.execute("UPDATE outcomes SET need = NULL WHERE card = ? AND need IS NOT NULL", (card,))
+        self._db.executemany(
+            "DELETE FROM needs WHERE number = ? AND NOT EXISTS (SELECT 1 FROM outcomes WHERE need = needs.number)",
+            [(need,) for need in needs],
+        )
+        gone = np.fromiter(cards.values(), "<u4")
+        cut = []
+        for need, blob in self._db.execute("SELECT number, running FROM needs"):
+            if isinstance(blob, bytes) and not len(blob) % _PAIR.itemsize:
+                pairs = np.frombuffer(blob, _PAIR)
+                left = pairs[~np.isin(pairs["number"], gone)]
+                if len(left) < len(pairs):
+                    cut.append((left.tobytes(), need))
+        self._db.executemany("UPDATE needs SET running = ? WHERE number = ?", cut)
 
     def trim(self, limits: Limits, now: float, at_most: int) -> int:
         """Drop what is over the limits, oldest first, at most so many rows of each kind; how many that were.

@@ -13,25 +13,24 @@ from typing import Any
 
 import numpy as np
 
+from roster.adapter import PAIRS, Adapter, Pair, fit
 from roster.catalogue import Catalogue
 from roster.dense import DenseIndex
 from roster.evidence import (
-    FIRST_WEIGHTS,
+    HALF_LIFE_S,
     MODES,
     RATING_CALLS,
     RATING_START,
     Evidence,
     Lessons,
-    Sample,
     Taught,
-    Weights,
-    earn,
     mean_of,
     rating,
 )
 from roster.history import Event, History
 from roster.ratings import Standing
 from roster.vectors import Vectors
+from roster.weights import FIRST_WEIGHTS, Sample, Weights, earn
 
 __all__ = ["Learner", "Learning"]
 
@@ -58,11 +57,15 @@ NEW = 5
 
 @dataclass(frozen=True, slots=True)
 class Learning:
-    """What learning has to say in a draft. weights: what evidence counts; evidence and ratings by card number."""
+    """What learning has to say in a draft. weights: what evidence counts; the others by card number.
+
+    adapted: how much nearer the need is to the card as this home means it, in cosine.
+    """
 
     weights: Weights = field(default_factory=Weights)
     evidence: Mapping[int, Evidence] = field(default_factory=dict)
     ratings: Mapping[int, float] = field(default_factory=dict)
+    adapted: Mapping[int, float] = field(default_factory=dict)
 
 
 class _State:
@@ -82,13 +85,21 @@ class _State:
         self._judged: Mapping[int, object] = {}
         self._needs = needs and bool(encoder)
         self._modes: DenseIndex | None = None
+        # The newest pairs of a need and a card that served it, and the map they teach.
+        self._pairs: OrderedDict[tuple[int, int], float] = OrderedDict()
+        self._adapter: Adapter | None = None
         self._records: dict[str, Standing] = {}
         self._sunk: set[str] = set()
+        # What records come to in this hour.
+        self._rated: dict[str, float] = {}
+        self._hour = 0.0
         self._prints: dict[int, str] = {}
         self._dropped: dict[int, str] = {}
         events = [e for e in catalogue.reading(lambda db: History(db).events()) if e.number <= self.seen[0]]
         for start in range(0, len(events), CHUNK):
             self._take(events[start : start + CHUNK], now)
+        if self.weights.adapter:
+            self._fit_adapter()
 
     # -------------------------------------------------------------------------------------- taking in
 
@@ -104,6 +115,7 @@ class _State:
         for event in events:
             standing = self._records.get(event.card, Standing())
             standing = self._records[event.card] = standing.add(event.at, event.success, now)
+            self._rated.pop(event.card, None)
             sunk = rating(standing.rate(now, RATING_START, RATING_CALLS).rate) < SUNK
             (self._sunk.add if sunk else self._sunk.discard)(event.card)
         taught = self._lessons_in(events) if self._needs else []
@@ -115,8 +127,11 @@ class _State:
             self.lessons.add(lesson)
             if lesson.success:
                 self._served.setdefault(lesson.need, set()).add(lesson.card)
+                self._pairs[lesson.need, lesson.card] = lesson.at
         while len(self._served) > SAMPLES:
             self._served.popitem(last=False)
+        while len(self._pairs) > PAIRS:
+            self._pairs.popitem(last=False)
         self.taught += len(taught)
         self._index(self.lessons, {lesson.card for lesson in taught})
 
@@ -178,12 +193,42 @@ class _State:
         if gone:
             for cards in self._served.values():
                 cards -= gone
+            self._pairs = OrderedDict((pair, at) for pair, at in self._pairs.items() if pair[1] not in gone)
+            if self._adapter is not None:
+                self._fit_adapter()
         return back
+
+    # ---------------------------------------------------------------------------------------- adapter
+
+    def _fit_adapter(self) -> None:
+        """Learn anew what this home's needs usually mean, from the cards as they are now."""
+        dense = self._catalogue.dense
+        self._adapter = None
+        if dense is None or not self._pairs:
+            return
+        vectors = self._catalogue.reading(lambda db: History(db).vectors_of([n for n, _ in self._pairs], self.encoder))
+        known = dense.rows_of({card for _, card in self._pairs})
+        pairs = [
+            Pair(need, card, 2.0 ** (min(0.0, at - self.started) / HALF_LIFE_S))
+            for (need, card), at in self._pairs.items()
+            if need in vectors and card in known
+        ]
+        if pairs:
+            needs, cards = [vectors[pair.need] for pair in pairs], [known[pair.card] for pair in pairs]
+            self._adapter = fit(pairs, np.stack(needs), np.stack(cards))
+
+    def _adapted(self, need: Vectors, cards: Collection[int], without: int | None = None) -> dict[int, float]:
+        """By card, how much nearer the need is to it as this home means it, in cosine."""
+        dense = self._catalogue.dense
+        if self._adapter is None or dense is None or len(need) != dense.dim:
+            return {}
+        return dense.similarities((self._adapter(need, without=without) - need)[None], cards)
 
     # ---------------------------------------------------------------------------------------- weights
 
     def choose_weights(self) -> int:
         """Let the home's own past say how much evidence counts; how many needs that was decided by."""
+        self._fit_adapter()
         samples = self._samples(self.lessons) if self.lessons is not None else []
         self.weights, self.gain = earn(samples)
         self.settled = self.seen[0]
@@ -201,7 +246,9 @@ class _State:
                 continue
             base = {number: score for number, score in running.get(need, []) if number in draftable}
             asked = {*base, *cards, *self.near(vectors[need])}
-            samples.append(Sample(base, lessons.about(vectors[need], sorted(asked), without=need), frozenset(cards)))
+            about = lessons.about(vectors[need], sorted(asked), without=need)
+            adapted = self._adapted(vectors[need], asked, without=need)
+            samples.append(Sample(base, about, frozenset(cards), adapted))
         return samples
 
     # ----------------------------------------------------------------------------------------- asking
@@ -211,22 +258,31 @@ class _State:
         if self._modes is None or self.lessons is None:
             return []
         found = self._modes.search(self.lessons.centred(need)[None], FOUND_BY_NEEDS)
-        return list(dict.fromkeys(number // MODES for number, similarity in found if similarity > 0))
+        cards = [number // MODES for number, similarity in found if similarity > 0]
+        dense = self._catalogue.dense
+        if self._adapter is not None and self.weights.adapter and dense is not None and len(need) == dense.dim:
+            cards += [number for number, _ in dense.search(self._adapter(need)[None], FOUND_BY_NEEDS)]
+        return list(dict.fromkeys(cards))
 
     def ask(self, need: Vectors | None, cards: Collection[int], others: Collection[int], now: float) -> Learning:
         """What was learned of these cards, and of `others` that they keep failing."""
-        now -= now % AN_HOUR_S
         entries = self._catalogue.draftable()
-        ratings = {}
-        for number in cards:
-            standing = self._records.get(entries[number].card.id) if number in entries else None
-            if standing is not None:
-                ratings[number] = rating(standing.rate(now, RATING_START, RATING_CALLS).rate)
-        for number in others:
-            if number not in ratings and number in entries and (id_ := entries[number].card.id) in self._sunk:
-                ratings[number] = rating(self._records[id_].rate(now, RATING_START, RATING_CALLS).rate)
-        evidence = self.lessons.about(need, sorted(cards)) if self.lessons is not None and need is not None else {}
-        return Learning(self.weights, evidence, ratings)
+        ids = {number: entries[number].card.id for number in {*cards, *others} if number in entries}
+        wanted = [number for number in cards if ids.get(number) in self._records]
+        wanted += [number for number in others if ids.get(number) in self._sunk]
+        ratings = {number: self._rating(ids[number], now - now % AN_HOUR_S) for number in wanted}
+        if self.lessons is None or need is None:
+            return Learning(self.weights, {}, ratings)
+        adapted = self._adapted(need, {*cards, *others}) if self.weights.adapter else {}
+        return Learning(self.weights, self.lessons.about(need, sorted(cards)), ratings, adapted)
+
+    def _rating(self, id_: str, hour: float) -> float:
+        """What a card's record adds to its score, aged to this hour."""
+        if hour != self._hour:
+            self._rated, self._hour = {}, hour
+        if id_ not in self._rated:
+            self._rated[id_] = rating(self._records[id_].rate(hour, RATING_START, RATING_CALLS).rate)
+        return self._rated[id_]
 
 
 class Learner:

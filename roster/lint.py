@@ -1,4 +1,5 @@
-"""What a person should mend in a config and in the failure kinds it and its tools declare. Connects to nothing.
+"""What a person should mend in a config, in skills, and in the failure kinds that all of them declare. Connects to
+nothing.
 
 Declarations are checked both ways: whether each is well formed and its own author's, and whether what was reported on
 this machine was declared at all.
@@ -14,13 +15,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from roster.cards import Kind
 from roster.catalogue import Catalogue
 from roster.config import Config, Home, load_config, read_config
 from roster.database import open_database
-from roster.declared import Declared, declared_by_tool
+from roster.declared import Declared, declared_by_skill, declared_by_tool
+from roster.dwell import Reason
 from roster.errors import ConfigError, StoreError
 from roster.failures import FailureKind
 from roster.history import History
+from roster.playbook import Playbook, open_playbook
+from roster.reviews import Reviews
 
 __all__ = ["Finding", "Severity", "lint"]
 
@@ -44,7 +49,8 @@ class Finding:
 def lint(path: Path, environ: Mapping[str, str]) -> list[Finding]:
     """What is wrong with a config: a file, or a home's folder, and then with what its database holds as well.
 
-    environ: what `${VAR}` references are looked up in. Raises ConfigError when there is nothing at `path`.
+    The skills are those that the config and the user's home folder lead to. environ: what `${VAR}` references, and the
+    user's home folder, are looked up in. Raises ConfigError when there is nothing at `path`.
     """
     home = Home(path) if path.is_dir() else None
     file = home.config if home is not None else path
@@ -54,9 +60,10 @@ def lint(path: Path, environ: Mapping[str, str]) -> list[Finding]:
         config = load_config(home) if home is not None else read_config(file.read_text(encoding="utf-8"), file)
     except (ConfigError, OSError, UnicodeDecodeError) as error:
         return [Finding(Severity.ERROR, file.name, str(error))]
-    found = list(_of_config(config, file.name, environ))
+    playbook = open_playbook(config, environ)
+    found = [*_of_config(config, file.name, environ), *_of_skills(playbook)]
     if home is not None and home.database.exists():
-        found += _of_database(config, home)
+        found += _of_database(config, home, playbook)
     return found
 
 
@@ -75,24 +82,52 @@ def _of_config(config: Config, name: str, environ: Mapping[str, str]) -> Iterato
             yield Finding(Severity.WARNING, server, missing)
 
 
-def _of_database(config: Config, home: Home) -> list[Finding]:
+def _of_skills(playbook: Playbook) -> Iterator[Finding]:
+    """What is wrong with the skill folders, and with the kinds that skills declare."""
+    reading = playbook.read()
+    for flaw in reading.flaws:
+        yield Finding(Severity.WARNING, flaw.where, flaw.message)
+    for _, skill in reading.skills:
+        for problem in declared_by_skill(skill.row)[1]:
+            yield Finding(Severity.ERROR, str(skill.file), problem)
+
+
+def _of_database(config: Config, home: Home, playbook: Playbook) -> list[Finding]:
     """What the cards on file declare, and what was reported here, against each other and the config."""
     found: list[Finding] = []
     try:
         with closing(open_database(home.database)) as db:
-            catalogue = Catalogue(db, list(config.servers))
+            catalogue = Catalogue(db, list(config.servers), playbooks=playbook.servers)
             catalogue.refresh()
             declared = {}
             for entry in catalogue.living():
+                if entry.card.kind is Kind.SKILL:
+                    # What is wrong with them was found in their folders.
+                    declared[entry.card.id] = {kind.name for kind in declared_by_skill(entry.card.raw)[0]}
+                    continue
                 own, problems = declared_by_tool(entry.card.raw)
                 spec = config.servers.get(entry.card.server)
                 declared[entry.card.id] = {kind.name for kind in (*own, *(spec.failures if spec else ()))}
                 found += [Finding(Severity.ERROR, entry.card.id, problem) for problem in problems]
                 found += _contradictions(entry.card.id, own, spec.failures if spec else ())
             found += _reported(_kinds(History(db)), declared)
+            found += _reviewed(db, {entry.card.id: entry.held for entry in catalogue.living()})
     except (StoreError, sqlite3.Error) as error:
         found.append(Finding(Severity.ERROR, home.database.name, str(error)))
     return found
+
+
+def _reviewed(db: sqlite3.Connection, held: Mapping[str, Reason | None]) -> Iterator[Finding]:
+    """What the review found and a person has not settled; the least serious is left to `roster drift ID`."""
+    from roster.review import MESSAGES, Rule
+
+    known = {rule.value: MESSAGES[rule] for rule in Rule}
+    for noted in Reviews(db).all():
+        if noted.card in held and noted.severity != "low" and noted.rule in known:
+            kept_out = held[noted.card] is Reason.REVIEW
+            level = Severity.ERROR if kept_out and noted.severity == "high" else Severity.WARNING
+            remedy = f"roster drift {noted.card}" + (" shows it; kept out of drafts until then" if kept_out else "")
+            yield Finding(level, noted.card, f"{known[noted.rule]} ({noted.rule}, {noted.where}): {remedy}")
 
 
 def _kinds(history: History) -> dict[str, Counter[str]]:

@@ -1,39 +1,49 @@
-"""Cards on file: what each backend listed, when, and what changed. The vectors of their texts live beside them."""
+"""Cards on file: what each backend listed and when, what changed (`drift` decides what follows), what is held."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
+from functools import partial
 from typing import Any
 
-import numpy as np
-
 from roster.cards import FORMULA, Card, Kind, card_from_row, dense_text, lexical_text, raw_json, text_hash
+from roster.contracts import Severity
 from roster.database import atomic, next_generation
+from roster.drift import Event, News, Plan, Policy, Step, plan
+from roster.driftlog import Batch, By, DriftLog
+from roster.dwell import Hold, Moment, Reason
 from roster.errors import UnknownCardError
-from roster.vectors import Vectors
+from roster.history import History
+from roster.holds import HOLD_COLUMNS, Holds, hold_of
+from roster.origins import EventKind, Known, Once, Seen, former_server
+from roster.servernotes import ServerNotes
+from roster.sighting import Sighting
+from roster.uptime import Uptime
+from roster.vectorstore import VectorStore
 from roster.words import TOKENS_VERSION
 
-__all__ = ["DWELL_S", "Contract", "Entry", "Registry", "ServerNote", "Sighting"]
-
-DWELL_S = 24 * 3600.0
-"""How long a changed card waits before a stable re-sighting clears it."""
+__all__ = ["Contract", "Entry", "Registry"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A card with its place in the database."""
+    """A card with its place in the database. held: what keeps it out of drafts."""
 
     number: int
     card: Card
     text_hash: str
     position: int
     removed: bool
-    quarantined: bool
+    held: Reason | None
     generation: int
+
+    @property
+    def quarantined(self) -> bool:
+        """Whether it is kept out of drafts."""
+        return self.held is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,76 +57,8 @@ class Contract:
     current: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Sighting:
-    """What one listing of one server brought, as card ids."""
-
-    cards: int
-    added: tuple[str, ...] = ()
-    changed: tuple[str, ...] = ()
-    removed: tuple[str, ...] = ()
-    cleared: tuple[str, ...] = ()
-
-    @property
-    def news(self) -> bool:
-        """Whether any draft can come out differently after it."""
-        return bool(self.added or self.changed or self.removed or self.cleared)
-
-
-@dataclass(frozen=True, slots=True)
-class ServerNote:
-    """What was last known of a backend. Never its words: error kinds, and our own about what to do."""
-
-    name: str
-    state: str
-    tools: int | None = None
-    rejected: tuple[str, ...] = ()
-    protocol: str | None = None
-    version: str | None = None
-    connect_ms: float | None = None
-    listed_at: float | None = None
-    error_kind: str | None = None
-    error_at: float | None = None
-    reason: str | None = None
-
-
-_COLUMNS = "number, raw, fingerprint, text_hash, position, removed_at, quarantined_at, generation, server, kind"
-
-
-_KEPT_OF_SERVERS = (
-    "tools",
-    "rejected",
-    "protocol",
-    "version",
-    "connect_ms",
-    "listed_at",
-    "error_kind",
-    "error_at",
-    "reason",
-)
-
-
-class _News(StrEnum):
-    NONE = "none"
-    ADDED = "added"
-    CHANGED = "changed"
-    REMOVED = "removed"
-    CLEARED = "cleared"
-
-
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """What is on file under a name."""
-
-    number: int
-    id: str
-    raw: str
-    fingerprint: str
-    formula: int
-    text_hash: str
-    position: int
-    removed: int
-    held_at: float | None
+_COLUMNS = "number, raw, fingerprint, text_hash, position, removed_at, held_reason, generation, server, kind"
+_KNOWN = f"number, id, name, raw, fingerprint, formula, text_hash, position, removed_at IS NOT NULL, {HOLD_COLUMNS}"
 
 
 class _Generation:
@@ -137,6 +79,10 @@ class Registry:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self.vectors = VectorStore(db)
+        self.servers = ServerNotes(db)
+        self.holds = Holds(db)
+        self.log = DriftLog(db)
 
     # ------------------------------------------------------------------------------------------ sightings
 
@@ -146,106 +92,151 @@ class Registry:
         rows: Sequence[Mapping[str, Any]],
         now: float,
         *,
+        uptime: Uptime | None = None,
         complete: bool = True,
         present: Iterable[str] = (),
         quarantine: bool = True,
         kind: Kind = Kind.TOOL,
+        version: str | None = None,
+        configured: Collection[str] | None = None,
+        suspicious: Callable[[Card, Card], bool] = lambda _old, _new: False,
+        review: Callable[[Card], bool] | None = None,
     ) -> Sighting:
         """Record one listing of a server, or of the skills, and say what was new in it.
 
         rows: usable `tools/list` rows (or skill rows), in order, names distinct. complete: nothing is missing from
         them, so what is not there was removed. present: names that were listed but could not be used, so were not
-        removed either.
-        A changed fingerprint records drift, drops the vector of the old text and, with `quarantine`, keeps the card
-        out of drafts. Written whole or not at all.
+        removed either. uptime: a steady clock beside `now`; without one, time counts for less (`drift.UNSURE_S`).
+        version: of the program that listed them. configured: the servers that there are now; one that is new among them
+        and lists what another one listed that is not is that one renamed. suspicious, review: see `drift.Policy`.
+
+        A changed fingerprint records drift, drops what was learned of the old definition and its vector and, with
+        `quarantine`, keeps the card out of drafts. Written whole or not at all.
         """
-        news: dict[_News, list[str]] = {each: [] for each in _News}
+        moment = Moment(now, uptime)
+        listing = [
+            Seen(str(row["name"]), raw_json(row), position, Once(partial(card_from_row, kind, server, row)))
+            for position, row in enumerate(rows)
+        ]
         with atomic(self._db):
             known = self._known(server, kind)
-            generation = _Generation(self._db)
-            for position, row in enumerate(rows):
-                old = known.get(str(row["name"]))
-                what, id_ = self._sight_row(kind, server, row, old, position, now, generation, quarantine=quarantine)
-                news[what].append(id_)
-            if complete:
-                listed = {str(row["name"]) for row in rows} | set(present)
-                for name, old in known.items():
-                    if name not in listed and not old.removed:
-                        self._remove(old.number, now, generation.next())
-                        news[_News.REMOVED].append(old.id)
-            self._db.execute(
-                "UPDATE cards SET last_seen = ?, sightings = sightings + 1 "
-                "WHERE server = ? AND kind = ? AND removed_at IS NULL",
-                (now, server, kind.value),
+            former = None if known or configured is None else self._former(listing, kind, {*configured, server})
+            policy = Policy(quarantine, suspicious, review, self._accepted())
+            moved = former[1] if former is not None else None
+            versions = self._versions(server, version, now)
+            upgraded = None not in versions and versions[0] != versions[1]
+            made = plan(
+                known, listing, moment, policy, complete=complete, present=present, moved=moved, upgraded=upgraded
             )
+            batch = None
+            if made.bulk or former is not None:
+                was = former[0] if former is not None else None
+                batch = self.log.begin(server, now, made.changed, made.there, versions, was)
+            return self._carry_out(made, server, kind, now, batch)
+
+    def _carry_out(self, made: Plan, server: str, kind: Kind, now: float, batch: Batch | None) -> Sighting:
+        """Write a plan down; what it comes to. Inside a transaction."""
+        generation = _Generation(self._db)
+        news: dict[News, list[str]] = {each: [] for each in News}
+        held, renamed, hashes = [], [], set()
+        drifted: dict[str, int] = {}
+        for step in made.steps:
+            id_ = step.old.id if step.old is not None else step.seen.card().id
+            number = self._write(step, now, generation)
+            news[step.news].append(id_)
+            if step.news is News.CHANGED:
+                drifted[id_] = number
+                hashes |= {text_hash(dense_text(step.seen.card()))} | ({step.old.text_hash} if step.old else set())
+            if step.hold is not None and step.event is not None:
+                held.append(id_)
+            if (event := step.event) is not None:
+                self.log.add(id_, event, now, batch if step.sweeping else None)
+                if event.was and event.kind is EventKind.RENAMED:
+                    renamed.append((event.was, id_))
+            if step.news is News.CLEARED:
+                self.log.close(id_, By.DWELL, now)
+        for old in made.removed:
+            self._remove(old.number, now, generation.next())
+            news[News.REMOVED].append(old.id)
+        if drifted:
+            self.vectors.drop(hashes)
+            History(self._db).forget_evidence(drifted)
+        self._db.execute(
+            "UPDATE cards SET last_seen = ?, sightings = sightings + 1 "
+            "WHERE server = ? AND kind = ? AND removed_at IS NULL",
+            (now, server, kind.value),
+        )
         return Sighting(
-            len(rows),
-            added=tuple(news[_News.ADDED]),
-            changed=tuple(news[_News.CHANGED]),
-            removed=tuple(news[_News.REMOVED]),
-            cleared=tuple(news[_News.CLEARED]),
+            len(made.steps),
+            added=tuple(news[News.ADDED]),
+            changed=tuple(news[News.CHANGED]),
+            removed=tuple(news[News.REMOVED]),
+            cleared=tuple(news[News.CLEARED]),
+            held=tuple(held),
+            renamed=tuple(renamed),
+            batch=batch,
         )
 
-    def _sight_row(
-        self,
-        kind: Kind,
-        server: str,
-        row: Mapping[str, Any],
-        old: _Known | None,
-        position: int,
-        now: float,
-        generation: _Generation,
-        *,
-        quarantine: bool,
-    ) -> tuple[_News, str]:
-        """Record one row against what was known under its name."""
-        raw = raw_json(row)
+    def _write(self, step: Step, now: float, generation: _Generation) -> int:
+        """Store one card as the plan has it; its number."""
+        seen, old = step.seen, step.old
         if old is None:
-            card = card_from_row(kind, server, row)
-            self._insert(card, raw, position, now, generation.next())
-            return _News.ADDED, card.id
-        due = old.held_at is not None and now - old.held_at >= DWELL_S
-        if (old.raw, old.formula, old.removed, old.position, due) == (raw, FORMULA, False, position, False):
-            return _News.NONE, old.id  # the row is the same to the byte: by far the most common case
-        card = card_from_row(kind, server, row)
-        # Another formula gives another fingerprint for the same contract: a new baseline, never drift.
-        drifted = old.fingerprint != card.fingerprint and old.formula == FORMULA
-        held_at = old.held_at
-        what = _News.ADDED if old.removed else _News.NONE
-        if drifted:
-            what, held_at = _News.CHANGED, now if quarantine else None
-            self._db.execute(
-                "INSERT INTO drift (card, at, old, new) VALUES (?, ?, ?, ?)",
-                (old.id, now, old.fingerprint, card.fingerprint),
-            )
-        elif due:
-            what, held_at = _News.CLEARED, None
-            self._clear(old.id, now, "dwell")
-        if old.fingerprint != card.fingerprint:
-            # The same listing again touches the card alone; what is replaced was there until the card's last one.
-            self._db.execute(
-                "UPDATE contracts SET last_seen = (SELECT last_seen FROM cards WHERE number = ?) "
-                "WHERE card = ? AND fingerprint = ?",
-                (old.number, old.id, old.fingerprint),
-            )
-        self._update(old.number, card, raw, position, held_at, now, generation.next())
-        if drifted:
-            self._drop_vectors(old.text_hash, text_hash(dense_text(card)))
-        return what, old.id
+            number = self._insert(seen.card(), seen.raw, seen.position, now, generation.next())
+        else:
+            number = old.number
+            if step.written:
+                card = seen.card()
+                if old.fingerprint != card.fingerprint:
+                    # A listing touches the card alone: what is replaced now was there until the card's last one.
+                    self._db.execute(
+                        "UPDATE contracts SET last_seen = (SELECT last_seen FROM cards WHERE number = ?) "
+                        "WHERE card = ? AND fingerprint = ?",
+                        (number, old.id, old.fingerprint),
+                    )
+                    if step.baseline and old.raw == seen.raw:
+                        # Accepted is the definition, whatever formula its fingerprint was made with.
+                        self._db.execute(
+                            "INSERT OR IGNORE INTO accepted SELECT card, ?, at FROM accepted "
+                            "WHERE card = ? AND fingerprint = ?",
+                            (card.fingerprint, old.id, old.fingerprint),
+                        )
+                self._update(number, card, seen.raw, seen.position, now, generation.next())
+        if step.hold is not None or (old is not None and old.hold is not None):
+            self.holds.put(number, step.hold)
+        return number
 
-    def _known(self, server: str, kind: Kind) -> dict[str, _Known]:
-        rows = self._db.execute(
-            "SELECT name, number, id, raw, fingerprint, formula, text_hash, position, removed_at IS NOT NULL, "
-            "quarantined_at FROM cards WHERE server = ? AND kind = ?",
-            (server, kind.value),
+    def _known(self, server: str, kind: Kind) -> dict[str, Known]:
+        rows = self._db.execute(f"SELECT {_KNOWN} FROM cards WHERE server = ? AND kind = ?", (server, kind.value))
+        return {known.name: known for known in map(_known, rows)}
+
+    def _accepted(self) -> set[tuple[str, str]]:
+        return set(self._db.execute("SELECT card, fingerprint FROM accepted"))
+
+    def _former(
+        self, listing: Sequence[Seen], kind: Kind, configured: Collection[str]
+    ) -> tuple[str, Mapping[str, Known]] | None:
+        """The server, configured no more, that lists what this one does, with its cards."""
+        names = self._db.execute("SELECT DISTINCT server FROM cards WHERE kind = ?", (kind.value,))
+        gone = [name for (name,) in names if name not in configured]
+        return former_server(listing, {name: self._known(name, kind) for name in gone}) if gone else None
+
+    def _versions(self, server: str, version: str | None, now: float) -> tuple[str | None, str | None]:
+        """The version that the last listing came from, and this one's, which is remembered."""
+        if version is None:
+            return None, None
+        row = self._db.execute("SELECT version FROM listings WHERE server = ?", (server,)).fetchone()
+        self._db.execute(
+            "INSERT INTO listings VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET version = excluded.version, at = excluded.at",
+            (server, version, now),
         )
-        return {name: _Known(*rest) for name, *rest in rows}
+        return row[0] if row is not None else None, version
 
     def _remove(self, number: int, now: float, generation: int) -> None:
         self._db.execute("UPDATE cards SET removed_at = ?, generation = ? WHERE number = ?", (now, generation, number))
         self._db.execute("DELETE FROM words WHERE rowid = ?", (number,))
 
-    def _insert(self, card: Card, raw: str, position: int, now: float, generation: int) -> None:
+    def _insert(self, card: Card, raw: str, position: int, now: float, generation: int) -> int:
         (number,) = self._db.execute(
             "INSERT INTO cards (id, kind, server, name, position, raw, fingerprint, formula, text_hash, first_seen, "
             "last_seen, sightings, generation) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?) RETURNING number",
@@ -254,14 +245,13 @@ class Registry:
         ).fetchone()  # fmt: skip
         self._index_words(number, card)
         self._contract(card, raw, now)
+        return int(number)
 
-    def _update(
-        self, number: int, card: Card, raw: str, position: int, held_at: float | None, now: float, generation: int
-    ) -> None:
+    def _update(self, number: int, card: Card, raw: str, position: int, now: float, generation: int) -> None:
         self._db.execute(
             "UPDATE cards SET raw = ?, fingerprint = ?, formula = ?, text_hash = ?, position = ?, removed_at = NULL, "
-            "quarantined_at = ?, generation = ? WHERE number = ?",
-            (raw, card.fingerprint, FORMULA, text_hash(dense_text(card)), position, held_at, generation, number),
+            "generation = ? WHERE number = ?",
+            (raw, card.fingerprint, FORMULA, text_hash(dense_text(card)), position, generation, number),
         )
         self._db.execute("DELETE FROM words WHERE rowid = ?", (number,))
         self._index_words(number, card)
@@ -302,39 +292,61 @@ class Registry:
             (card.id, card.fingerprint, FORMULA, raw, now, now),
         )
 
-    def _drop_vectors(self, old_hash: str, new_hash: str) -> None:
-        """Forget the vectors of a drifted card's texts, unless an admitted card has the same text."""
-        self._db.execute(
-            "DELETE FROM vectors WHERE text_hash IN (?, ?) AND NOT EXISTS ("
-            "SELECT 1 FROM cards WHERE cards.text_hash = vectors.text_hash AND removed_at IS NULL "
-            "AND quarantined_at IS NULL)",
-            (old_hash, new_hash),
-        )
-
     # ------------------------------------------------------------------------------------------ quarantine
 
-    def held(self, id_: str) -> bool:
-        """Whether a card is quarantined. Raises UnknownCardError."""
-        row = self._db.execute("SELECT quarantined_at FROM cards WHERE id = ?", (id_,)).fetchone()
-        if row is None:
-            raise UnknownCardError(f"no card has the id {id_!r}: `roster status` names the quarantined ones")
-        return row[0] is not None
+    def held(self, id_: str) -> Reason | None:
+        """What holds a card; None when nothing does. Raises UnknownCardError."""
+        return self._known_card(id_)[1]
 
-    def unquarantine(self, id_: str, now: float) -> bool:
-        """Let a card into drafts again; False when it was not held. Raises UnknownCardError."""
+    def hold(self, id_: str, reason: Reason, now: float) -> bool:
+        """Keep a card out of drafts; False when it is held for that or worse, or a person accepted what it is now.
+
+        Raises UnknownCardError.
+        """
         with atomic(self._db) as db:
-            if not self.held(id_):
+            number, held, print_ = self._known_card(id_)
+            accepted = db.execute("SELECT 1 FROM accepted WHERE card = ? AND fingerprint = ?", (id_, print_)).fetchone()
+            if accepted or (held is not None and held.or_worse(reason) is held):
                 return False
-            db.execute(
-                "UPDATE cards SET quarantined_at = NULL, generation = ? WHERE id = ?", (next_generation(db), id_)
-            )
-            self._clear(id_, now, "person")
+            self.holds.put(number, Hold(reason, now, Moment(now)))
+            db.execute("UPDATE cards SET generation = ? WHERE number = ?", (next_generation(db), number))
+            if held is None:
+                severity = Severity.CONTRACT if reason is Reason.DRIFT else Severity.SAFETY
+                self.log.add(id_, Event(EventKind.FOUND, "", print_, severity), now)
         return True
 
-    def _clear(self, id_: str, now: float, by: str) -> None:
-        self._db.execute(
-            "UPDATE drift SET cleared_at = ?, cleared_by = ? WHERE card = ? AND cleared_at IS NULL", (now, by, id_)
-        )
+    def accept(self, id_: str, now: float, seen: str | None = None) -> bool:
+        """Note that a person looked at what a card is now and wants it; whether it was held. Raises UnknownCardError.
+
+        It is in drafts again, and this definition of it is never held again. seen: the fingerprint that the person
+        looked at; when the card has another one by now, nothing is done.
+        """
+        with atomic(self._db) as db:
+            number, held, print_ = self._known_card(id_)
+            if seen not in (None, print_):
+                return False
+            db.execute("INSERT OR IGNORE INTO accepted VALUES (?, ?, ?)", (id_, print_, now))
+            if held is None:
+                return False
+            self.holds.put(number, None)
+            db.execute("UPDATE cards SET generation = ? WHERE number = ?", (next_generation(db), number))
+            self.log.close(id_, By.PERSON, now)
+        return True
+
+    def unquarantine(self, id_: str, now: float, seen: str | None = None) -> bool:
+        """`accept` for a card that is held; False, and nothing noted, for one that is not. Raises UnknownCardError."""
+        return self.held(id_) is not None and self.accept(id_, now, seen)
+
+    def fingerprint(self, id_: str) -> str:
+        """Of what a card is now. Raises UnknownCardError."""
+        return self._known_card(id_)[2]
+
+    def _known_card(self, id_: str) -> tuple[int, Reason | None, str]:
+        row = self._db.execute("SELECT number, held_reason, fingerprint FROM cards WHERE id = ?", (id_,)).fetchone()
+        if row is None:
+            raise UnknownCardError(f"no card has the id {id_!r}: `roster status` names the quarantined ones")
+        number, reason, print_ = row
+        return number, Reason(reason) if reason is not None else None, print_
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -363,57 +375,15 @@ class Registry:
         )
         return [Contract(print_, formula, first, last, bool(current)) for print_, formula, first, last, current in rows]
 
-    # --------------------------------------------------------------------------------------------- vectors
 
-    def keep_vectors(self, encoder: str, hashes: Sequence[str], vectors: Vectors) -> None:
-        """Store one vector per text hash. vectors: (n, dim) float32 unit rows."""
-        rows = [(encoder, key, row.astype("<f4").tobytes()) for key, row in zip(hashes, vectors, strict=True)]
-        with atomic(self._db) as db:
-            db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", rows)
-
-    def vectors(
-        self, encoder: str, hashes: Iterable[str] | None = None
-    ) -> dict[str, np.ndarray[Any, np.dtype[np.float32]]]:
-        """Stored vectors by text hash: all of this encoder's, or those of `hashes`."""
-        if hashes is None:
-            rows = self._db.execute("SELECT text_hash, vector FROM vectors WHERE encoder = ?", (encoder,))
-            return {key: np.frombuffer(blob, dtype="<f4") for key, blob in rows}
-        out = {}
-        for key in hashes:
-            row = self._db.execute(
-                "SELECT vector FROM vectors WHERE encoder = ? AND text_hash = ?", (encoder, key)
-            ).fetchone()
-            if row:
-                out[key] = np.frombuffer(row[0], dtype="<f4")
-        return out
-
-    def forget_vectors(self, encoder: str) -> None:
-        """Drop every vector of one encoder, so that all texts are embedded anew."""
-        with atomic(self._db) as db:
-            db.execute("DELETE FROM vectors WHERE encoder = ?", (encoder,))
-
-    # --------------------------------------------------------------------------------------------- servers
-
-    def note_server(self, note: ServerNote) -> None:
-        """Remember what a backend was last seen doing; what a note leaves None stays as it was."""
-        kept = ", ".join(f"{column} = coalesce(excluded.{column}, {column})" for column in _KEPT_OF_SERVERS)
-        rejected = json.dumps(note.rejected) if note.tools is not None else None
-        self._db.execute(
-            "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
-            f"ON CONFLICT DO UPDATE SET state = excluded.state, {kept}",
-            (note.name, note.state, note.tools, rejected, note.protocol, note.version, note.connect_ms,
-             note.listed_at, note.error_kind, note.error_at, note.reason),
-        )  # fmt: skip
-
-    def servers(self) -> dict[str, ServerNote]:
-        """The last note of every backend ever seen."""
-        return {
-            row[0]: ServerNote(row[0], row[1], row[2], tuple(json.loads(row[3] or "[]")), *row[4:])
-            for row in self._db.execute("SELECT * FROM servers")
-        }
+def _known(row: tuple[Any, ...]) -> Known:
+    number, id_, name, raw, print_, formula, hash_, position, removed, *hold = row
+    return Known(number, id_, name, raw, print_, formula, hash_, position, bool(removed), hold_of(hold),
+                 Once(partial(json.loads, raw)))  # fmt: skip
 
 
 def _entry(row: tuple[Any, ...]) -> Entry:
-    number, raw, print_, hash_, position, removed_at, held_at, generation, server, kind = row
+    number, raw, print_, hash_, position, removed_at, reason, generation, server, kind = row
     card = card_from_row(Kind(kind), server, json.loads(raw), print_)
-    return Entry(number, card, hash_, position, removed_at is not None, held_at is not None, generation)
+    held = Reason(reason) if reason is not None else None
+    return Entry(number, card, hash_, position, removed_at is not None, held, generation)

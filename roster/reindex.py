@@ -9,7 +9,6 @@ from contextlib import contextmanager
 
 from filelock import FileLock, Timeout
 
-from roster.cards import dense_text
 from roster.catalogue import Catalogue
 from roster.config import Home
 from roster.registry import Registry
@@ -64,7 +63,7 @@ def embed_missing(
     on_progress: Callable[[int, int], None] | None = None,
     stopping: Callable[[], bool] = lambda: False,
 ) -> int:
-    """Embed every draftable card without a vector, commit by commit, then save the index; how many texts it embedded.
+    """Embed what draftable cards have no vector for, commit by commit, then save the index; how many texts that took.
 
     Of several processes one does it; the others take the vectors over as they appear, so no text is embedded twice.
     `stopping` is asked between chunks; what was embedded by then is kept.
@@ -72,31 +71,32 @@ def embed_missing(
     encoder = catalogue.encoder
     if encoder is None:
         return 0
-    if not catalogue.unembedded():
+    if not catalogue.unread_texts():
         catalogue.save(home.index)
         return 0
 
     def waiting() -> bool:
         catalogue.take_stored()
-        return not stopping() and bool(catalogue.unembedded())
+        return not stopping() and bool(catalogue.unread_texts())
 
     done = 0
     with _turn(home, waiting) as mine:
         if mine:
             catalogue.refresh()
             catalogue.take_stored()
-            missing = catalogue.unembedded()
+            missing = catalogue.unread_texts()
             hashes = list(missing)
             for start in range(0, len(hashes), CHUNK):
                 if stopping():
                     return done
                 chunk = hashes[start : start + CHUNK]
-                vectors = encoder.encode_cards([dense_text(missing[key][0].card) for key in chunk])
+                vectors = encoder.encode_cards([missing[key] for key in chunk])
                 with writer.lock:
-                    writer.registry.keep_vectors(encoder.fingerprint, chunk, vectors)
+                    writer.registry.vectors.keep(encoder.fingerprint, chunk, vectors)
                 catalogue.take(chunk, vectors)
                 done += len(chunk)
                 if on_progress is not None:
                     on_progress(done, len(hashes))
+            catalogue.take_stored()
         catalogue.save(home.index)
     return done

@@ -1,4 +1,4 @@
-"""`roster serve`: one process, one client, until its stdin closes or it is told to stop."""
+"""`roster serve`: one client on stdin and stdout until it closes them, or any number over HTTP until told to stop."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ import logging
 import os
 import signal
 import sys
+import time
 
 import anyio
 
+from roster.addresses import is_loopback, listen, parse_address, url_of
 from roster.app import open_roster
-from roster.config import Mode, find_home, load_config
+from roster.config import Config, Home, Mode, find_home, load_config
+from roster.errors import ConfigError
 from roster.server import RosterServer
+from roster.tokens import FIRST, Tokens
 
-__all__ = ["serve_stdio"]
+__all__ = ["serve_http", "serve_stdio"]
 
 log = logging.getLogger(__name__)
 
@@ -22,13 +26,59 @@ STOP_LIMIT_S = 10.0
 
 def serve_stdio(*, five: bool = False, transparent: bool = False) -> None:
     """Serve stdin and stdout. Raises ConfigError, StoreError before the first byte; a bad server entry only warns."""
+    home, config = _configured()
+    with open_roster(config, home) as roster:
+        anyio.run(_serve, RosterServer(roster, _mode(config, five=five, transparent=transparent)))
+
+
+def serve_http(address: str, *, five: bool = False, transparent: bool = False) -> None:
+    """Serve streamable HTTP at HOST:PORT until told to stop. Says on stderr where, and a new token once.
+
+    Raises ConfigError, ListenError, StoreError before it listens. What is wrong with who may come in stops it, too.
+    """
+    wanted = parse_address(address)
+    home, config = _configured()
+    if wrong := config.problems_below("http"):
+        raise ConfigError(f"{home.config}: {wrong[0]}; over HTTP nothing is served until that is mended")
+    from roster.web import PATH, Web, serve_web
+
+    with listen(wanted) as sock, open_roster(config, home) as roster:
+        exposed = not is_loopback(sock.getsockname()[0])
+        needed = exposed or config.settings.http.require_token
+        if needed:
+            with roster.writer.lock:
+                made = Tokens(roster.writer.db).first(time.time())
+            if made is not None:
+                _say(f"a bearer token was made, named {FIRST!r}; it is shown this once and kept nowhere: {made}")
+        if exposed:
+            _say("other machines can reach this address, and nothing here is encrypted: put TLS in front of it")
+        web = Web(
+            roster,
+            _mode(config, five=five, transparent=transparent),
+            token=needed,
+            hosts=(wanted.host,),
+            here=not exposed,
+        )
+        anyio.run(serve_web, web, sock, lambda: _say(f"serving {url_of(sock, PATH)}"))
+
+
+def _say(words: str) -> None:
+    print(f"roster: {words}", file=sys.stderr, flush=True)
+
+
+def _configured() -> tuple[Home, Config]:
     home = find_home()
     config = load_config(home)
     for problem in config.problems:
         log.warning("%s: %s", home.config.name, problem)
+    return home, config
+
+
+def _mode(config: Config, *, five: bool, transparent: bool) -> Mode:
     mode = Mode.FIVE if five else Mode.TRANSPARENT if transparent else config.settings.mode
-    with open_roster(config, home) as roster:
-        anyio.run(_serve, RosterServer(roster, mode))
+    if mode is Mode.TRANSPARENT and config.settings.quarantine == "call":
+        log.warning('"quarantine": "call" refuses calls in five mode only: transparent mode lists and calls every tool')
+    return mode
 
 
 async def _serve(server: RosterServer) -> None:

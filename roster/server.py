@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import anyio
@@ -30,23 +31,25 @@ from roster import __version__
 from roster.app import Roster
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
-from roster.call import Called, checked_arguments, unknown_card
-from roster.cards import Card
+from roster.call import Called, checked_arguments, held_card, unknown_card
+from roster.cards import Card, Kind
 from roster.config import Config, Mode
 from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
-from roster.errors import CallError, RosterError
+from roster.errors import CallError, HeldCardError, RosterError
 from roster.failures import PLATFORM, FailureKind
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
 from roster.recorder import CallMemory
 from roster.registry import Entry
 
-__all__ = ["RosterServer"]
+__all__ = ["Connection", "Context", "RosterServer"]
 
 log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
 NOTIFY_LIMIT_S = 2.0
+UNSENT_PROGRESS = 1000
+"""Reports of progress that a client may leave unread in one call; the ones after that it does not get."""
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
 _SERVERS_NAMED = 24
@@ -59,6 +62,7 @@ _STUB_KEYS = ("tools", "content", "isError")
 _box: ContextVar[dict[str, Any] | None] = ContextVar("roster_raw_answer", default=None)
 
 Context = ServerRequestContext["Connection", Any]
+Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
@@ -68,26 +72,34 @@ class Connection:
     drafts: DraftMemory = field(default_factory=DraftMemory)
     calls: CallMemory = field(default_factory=CallMemory)
     session: ServerSession | None = None
+    servers: frozenset[str] | None = None
+    """The only servers that exist for this client; None: all."""
+
+    def sees(self, server: str) -> bool:
+        """Whether a server exists for this client."""
+        return self.servers is None or server in self.servers
 
 
-def summary(config: Config) -> str:
+def summary(config: Config, servers: Collection[str] | None = None) -> str:
     """What is behind this Roster, in one line that stays the same for as long as the config does."""
-    names = sorted(name for name, spec in config.servers.items() if not spec.disabled)
+    seen = config.servers.keys() if servers is None else config.servers.keys() & servers
+    names = sorted(name for name in seen if not config.servers[name].disabled)
     if not names:
         return "no servers yet"
     more = f" and {len(names) - _SERVERS_NAMED} more" if len(names) > _SERVERS_NAMED else ""
     return f"{', '.join(names[:_SERVERS_NAMED])}{more}"
 
 
-def five_tools(config: Config) -> list[dict[str, Any]]:
+def five_tools(config: Config, servers: Collection[str] | None = None) -> list[dict[str, Any]]:
     """The two tools of five mode. They depend on the config alone, so a client never sees them change."""
     return [
         {
             "name": "draft",
             "title": "Find the right tools",
             "description": (
-                f"Find the best tools for your next step. Behind this: {summary(config)}. Say in one sentence what you "
-                "need to do; you get up to k matching tools with their inputs. Draft again for each new kind of step."
+                f"Find the best tools for your next step. Behind this: {summary(config, servers)}. Say in one sentence "
+                "what you need to do; you get up to k matching tools with their inputs. Draft again for each new kind "
+                "of step."
             ),
             "inputSchema": {
                 "type": "object",
@@ -118,13 +130,13 @@ def five_tools(config: Config) -> list[dict[str, Any]]:
     ]
 
 
-def instructions(config: Config, mode: Mode) -> str:
+def instructions(config: Config, mode: Mode, servers: Collection[str] | None = None) -> str:
     """What a client's model should know of this server."""
     if mode is Mode.TRANSPARENT:
-        return f"Tools of several servers, named server__tool. Servers: {summary(config)}."
+        return f"Tools of several servers, named server__tool. Servers: {summary(config, servers)}."
     return (
-        f"One way to every tool of: {summary(config)}. For each step, `draft` the need in plain words, then `call` "
-        "one of the starters by id. If none fits, draft again in other words."
+        f"One way to every tool of: {summary(config, servers)}. For each step, `draft` the need in plain words, then "
+        "`call` one of the starters by id. If none fits, draft again in other words."
     )
 
 
@@ -143,11 +155,17 @@ def _roster_block(shown: dict[str, Any]) -> dict[str, Any]:
 class RosterServer:
     """An MCP server over one Roster. Serves any number of connections, in both protocol eras."""
 
-    def __init__(self, roster: Roster, mode: Mode) -> None:
+    def __init__(
+        self, roster: Roster, mode: Mode, *, connection_of: Callable[[Context], Connection] | None = None
+    ) -> None:
+        """connection_of: whose request this is, where the SDK's lifespan is not one connection's (HTTP)."""
         self.roster = roster
         self.mode = mode
+        self._connection_of = connection_of or (lambda ctx: ctx.lifespan_context)
         self._connections: set[Connection] = set()
+        self._calls: set[anyio.CancelScope] = set()
         self._bus = InMemorySubscriptionBus()
+        self._listen = ListenHandler(self._bus)
         self._first_request = anyio.Event()
         transparent = mode is Mode.TRANSPARENT
         self.server: Server[Connection] = Server(
@@ -158,7 +176,7 @@ class RosterServer:
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_transparent if transparent else self._call_five,
-            on_subscriptions_listen=ListenHandler(self._bus) if transparent else None,
+            on_subscriptions_listen=self._listen if transparent else None,
         )
         self.server.middleware.append(self._raw_answers)
         if transparent:
@@ -172,23 +190,44 @@ class RosterServer:
     @asynccontextmanager
     async def _lifespan(self, _: Server[Connection]) -> AsyncIterator[Connection]:
         connection = Connection()
-        self._connections.add(connection)
+        self.add(connection)
         try:
             yield connection
         finally:
-            self._connections.discard(connection)
+            self.forget(connection)
+
+    def add(self, connection: Connection) -> None:
+        """Have a connection told that the list changed, until it is forgotten."""
+        self._connections.add(connection)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection has ended."""
+        self._connections.discard(connection)
+
+    @asynccontextmanager
+    async def running(self, *, at_once: bool = False) -> AsyncIterator[None]:
+        """The backends, and in five mode the index, for as long as clients are served. at_once: before the first."""
+        if at_once:
+            self._first_request.set()
+        async with self.roster.running(), anyio.create_task_group() as group:
+            if self.mode is Mode.FIVE:
+                group.start_soon(self._index_after_first_request)
+            yield
+            self.roster.stop_indexing()
+            group.cancel_scope.cancel()
 
     async def serve_stdio(self) -> None:
         """Serve one client on this process's stdin and stdout, until it closes them."""
         from mcp.server.stdio import stdio_server
 
-        async with self.roster.running(), anyio.create_task_group() as group:
-            if self.mode is Mode.FIVE:
-                group.start_soon(self._index_after_first_request)
-            async with stdio_server() as (read, write):
-                await self.server.run(MendedStream(read), write, self.options())
-            self.roster.stop_indexing()
-            group.cancel_scope.cancel()
+        async with self.running(), stdio_server() as (read, write):
+            await self.server.run(MendedStream(read), write, self.options())
+
+    def stop_calls(self) -> None:
+        """End every call in flight, with an answer that says so, and every stream of news."""
+        for scope in list(self._calls):
+            scope.cancel()
+        self._listen.close()
 
     async def _index_after_first_request(self) -> None:
         # Loading an encoder takes the processor for half a second; the client's handshake comes first.
@@ -201,6 +240,8 @@ class RosterServer:
         """Middleware: let the SDK check and shape the stub, then answer with what the handler put in the box."""
         if ctx.method != "initialize" and not self._first_request.is_set():
             self._first_request.set()
+        if ctx.method in ("initialize", "server/discover"):
+            return self._introduced(ctx, await call_next(ctx))
         if ctx.method not in ("tools/list", "tools/call"):
             return await call_next(ctx)
         box: dict[str, Any] = {}
@@ -219,6 +260,18 @@ class RosterServer:
             answer = {**answer, "_meta": {**stamp, **answer.get("_meta", {})}}
         return {**envelope, **answer}
 
+    def _introduced(self, ctx: Context, shaped: HandlerResult) -> HandlerResult:
+        """What a client is told of this server, as far as it exists for this client."""
+        told = _as_dict(shaped)
+        servers = self._connection_of(ctx).servers
+        if servers is not None:
+            told = {**told, "instructions": instructions(self.roster.config, self.mode, servers)}
+        if ctx.method == "initialize" and self.mode is Mode.TRANSPARENT:
+            # The SDK's HTTP server is not told of `options`, and would say that the list never changes.
+            capabilities = told["capabilities"]
+            told = {**told, "capabilities": {**capabilities, "tools": {**capabilities["tools"], "listChanged": True}}}
+        return told
+
     @staticmethod
     def _answer(answer: dict[str, Any]) -> types.CallToolResult:
         box = _box.get()
@@ -226,23 +279,29 @@ class RosterServer:
             box["answer"] = answer
         return types.CallToolResult(content=[])
 
-    def _refuse(self, message: str, *, failure: bool = True) -> types.CallToolResult:
+    def _refuse(self, error: RosterError) -> types.CallToolResult:
         """An error result of our own: the words, and in five mode the failure block."""
-        content = [_text(message)]
-        if failure and self.mode is Mode.FIVE:
+        content = [_text(str(error))]
+        if self.mode is Mode.FIVE and isinstance(error, HeldCardError):
+            # Decided before anything was sent, so nothing of it can have happened.
+            refused = replace(PLATFORM[FailureKind.REFUSED], partial=False)
+            content.append(_roster_block({"failure": refused.wire(Outcome.OTHER)}))
+        elif self.mode is Mode.FIVE:
             content.append(_roster_block({"failure": PLATFORM[FailureKind.INVALID_INPUT].wire(Outcome.SCHEMA)}))
         return self._answer({"content": content, "isError": True})
 
     # ---------------------------------------------------------------------------------------------- lists
 
     async def _list_tools(self, ctx: Context, _: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        connection = self._connection_of(ctx)
         if self.mode is Mode.FIVE:
-            rows = five_tools(self.roster.config)
+            rows = five_tools(self.roster.config, connection.servers)
         else:
-            ctx.lifespan_context.session = ctx.session
+            connection.session = ctx.session
             await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
-            rows = [{**entry.card.raw, "name": entry.card.listed} for entry in self.roster.catalogue.living()]
+            cards = [entry.card for entry in self.roster.catalogue.living() if connection.sees(entry.card.said_server)]
+            rows = [{**card.raw, "name": card.listed} for card in cards if card.kind is Kind.TOOL]
         box = _box.get()
         if box is not None:
             box["answer"] = {"tools": rows}
@@ -250,27 +309,31 @@ class RosterServer:
 
     async def _list_changed(self) -> None:
         """Tell every client that has asked for the list that it is another one now."""
-        # This runs in the task that owns a backend's connection: a client that does not read, or has gone, must
-        # neither hold it up nor end it.
-        for connection in list(self._connections):
-            with anyio.move_on_after(NOTIFY_LIMIT_S):
-                try:
-                    if connection.session is not None:
-                        await connection.session.send_tool_list_changed()
-                except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
-                    self._connections.discard(connection)
+        async with anyio.create_task_group() as group:
+            for connection in list(self._connections):
+                group.start_soon(self._tell_changed, connection)
         await self._bus.publish(ToolsListChanged())
+
+    async def _tell_changed(self, connection: Connection) -> None:
+        # This runs in the task that owns a backend's connection: a client that does not read, or has gone, must
+        # neither hold it up nor end it, nor keep the others waiting.
+        with anyio.move_on_after(NOTIFY_LIMIT_S):
+            try:
+                if connection.session is not None:
+                    await connection.session.send_tool_list_changed()
+            except (anyio.BrokenResourceError, anyio.ClosedResourceError, MCPError):
+                self._connections.discard(connection)
 
     # ---------------------------------------------------------------------------------------------- calls
 
     async def _call_transparent(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        entry = await self._entry(params.name)
-        if entry is None:
+        entry = await self._entry(self._connection_of(ctx), params.name)
+        if entry is None or entry.card.kind is Kind.SKILL:
             raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
         try:
             called = await self._call(ctx, entry.card, params.arguments)
         except RosterError as error:
-            return self._refuse(str(error))
+            return self._refuse(error)
         if called.answer.error is not None:
             error_data = called.answer.error
             raise MCPError(error_data.code, error_data.message, error_data.data)
@@ -289,21 +352,22 @@ class RosterServer:
                 case other:
                     raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {other} (there are two: draft and call)")
         except RosterError as error:
-            return self._refuse(str(error))
+            return self._refuse(error)
 
     async def _draft(self, ctx: Context, arguments: Mapping[str, Any]) -> types.CallToolResult:
         need, k = checked_need(arguments.get("need")), checked_k(arguments.get("k"))
-        made = await self.roster.draft(need, k)
+        connection = self._connection_of(ctx)
+        made = await self.roster.draft(need, k, connection.servers)
         shown = {
             "need": shorten(need, _NEED_SHOWN) if len(need) > _NEED_SHOWN else need,
-            "draft_id": ctx.lifespan_context.drafts.remember(made),
+            "draft_id": connection.drafts.remember(made),
             "starters": [starter.wire() for starter in made.starters],
-            "usage": self._usage(made),
+            "usage": self._usage(made, connection),
         }
         return self._answer({"content": [_text(_compact(shown))], "structuredContent": shown})
 
-    def _usage(self, made: Draft) -> str:
-        starting = self.roster.awaited()
+    def _usage(self, made: Draft, connection: Connection) -> str:
+        starting = [name for name in self.roster.awaited() if connection.sees(name)]
         waiting = f" Still starting: {', '.join(starting)}." if starting else ""
         if not made.starters:
             return (
@@ -326,11 +390,17 @@ class RosterServer:
         if id_ is None:
             raise CallError("tool is missing: give the id of a starter from a draft")
         args = checked_arguments(arguments.get("args"))
-        entry = await self._entry(id_)
+        connection = self._connection_of(ctx)
+        entry = await self._entry(connection, id_)
         if entry is None:
-            raise unknown_card(id_, self.roster.catalogue.ids())
+            raise unknown_card(id_, [known for known in self.roster.catalogue.ids() if self._seen(connection, known)])
+        if self.roster.config.settings.quarantine == "call":
+            await to_thread.run_sync(self.roster.catalogue.refresh)  # it may have changed since the draft
+            entry = self.roster.catalogue.find(id_) or entry
+            if entry.held is not None:
+                raise held_card(entry.card.id, entry.held)
         draft_id = arguments.get("draft_id")
-        drafted = ctx.lifespan_context.drafts.find(draft_id)
+        drafted = connection.drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
         if called.failure is None:
@@ -341,21 +411,23 @@ class RosterServer:
         words = f"{answer.error.message} (code {answer.error.code})" if answer.error else called.words()
         return self._answer({"content": [_text(words), block], "isError": True})
 
-    async def _entry(self, id_: Any) -> Entry | None:
-        """The card with this id, also when another process has only just put it on file."""
+    async def _entry(self, connection: Connection, id_: Any) -> Entry | None:
+        """The card with this id, also when another process has only just put it on file; None where it is not seen."""
         if not isinstance(id_, str):
             return None
-        found = self.roster.catalogue.find(id_)
-        if found is None:
+        if self.roster.catalogue.find(id_) is None:
             await to_thread.run_sync(self.roster.catalogue.refresh)
-            found = self.roster.catalogue.find(id_)
-        return found
+        return self._seen(connection, id_)
 
-    def _draftable(self, id_: str) -> Card | None:
-        """The card with this id, if a draft might show it now. From any thread."""
+    def _seen(self, connection: Connection, id_: str) -> Entry | None:
+        entry = self.roster.catalogue.find(id_)
+        return entry if entry is not None and connection.sees(entry.card.said_server) else None
+
+    def _draftable(self, connection: Connection, id_: str) -> Card | None:
+        """The card with this id, if a draft might show it to this client now. From any thread."""
         with suppress(sqlite3.Error):  # what was known a moment ago will do
             self.roster.catalogue.refresh()
-        entry = self.roster.catalogue.find(id_)
+        entry = self._seen(connection, id_)
         return entry.card if entry is not None and entry.number in self.roster.catalogue.draftable() else None
 
     async def _call(
@@ -366,6 +438,8 @@ class RosterServer:
         drafted: Drafted | None = None,
         draft_id: str | None = None,
     ) -> Called:
+        if card.kind is Kind.SKILL:
+            return await self.roster.skills.call(card, arguments)
         meta = (ctx.params or {}).get("_meta")
         passed = {
             key: value
@@ -373,16 +447,39 @@ class RosterServer:
             if key not in _OWN_META and not key.startswith(_OWN_META_PREFIX)
         }
         wants_progress = isinstance(meta, Mapping) and meta.get("progressToken") is not None
-        return await self.roster.caller.call(
-            card,
-            arguments,
-            drafted=drafted,
-            draft_id=draft_id,
-            find=self._draftable,
-            memory=ctx.lifespan_context.calls,
-            meta=passed,
-            on_progress=ctx.session.report_progress if wants_progress else None,
-        )
+        connection = self._connection_of(ctx)
+        with anyio.CancelScope() as scope:
+            self._calls.add(scope)
+            try:
+                return await self.roster.caller.call(
+                    card,
+                    arguments,
+                    drafted=drafted,
+                    draft_id=draft_id,
+                    find=partial(self._draftable, connection),
+                    memory=connection.calls,
+                    meta=passed,
+                    on_progress=_bounded(ctx.session.report_progress) if wants_progress else None,
+                )
+            finally:
+                self._calls.discard(scope)
+        raise CallError(f"Roster was stopped before {card.server} answered: the call may have been carried out")
+
+
+def _bounded(report: Progress) -> Progress:
+    """`report`, which waits for the client, without a queue that grows for as long as the client does not read."""
+    unsent = 0
+
+    async def report_in_turn(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal unsent
+        if unsent < UNSENT_PROGRESS:
+            unsent += 1
+            try:
+                await report(progress, total, message)
+            finally:
+                unsent -= 1
+
+    return report_in_turn
 
 
 def _as_dict(result: HandlerResult) -> dict[str, Any]:

@@ -81,6 +81,19 @@ def tool(name: str, description: str = "", **more: Any) -> dict[str, Any]:
     return {"name": name, "description": description, "inputSchema": {"type": "object", "properties": {}}, **more}
 
 
+def skill(root: Path, name: str, description: str = "What it does", body: str = "Do it.", **files: str) -> Path:
+    """Write a skill's folder below a root; the folder. files: text by path, `__` in it for a slash, `_` for a dot."""
+    folder = root / name
+    folder.mkdir(parents=True, exist_ok=True)
+    text = f"---\nname: {folder.name}\ndescription: {description}\n---\n\n{body}\n"
+    (folder / "SKILL.md").write_text(text, encoding="utf-8")
+    for path, content in files.items():
+        file = folder / path.replace("__", "/").replace("_", ".")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(content, encoding="utf-8")
+    return folder
+
+
 def python(code: str, *arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
     """Start this Python on `code`, with `roster` and these fakes importable; stdin, stdout and stderr are pipes."""
     paths = [Path(roster.__file__).parents[1], Path(__file__).parent]

@@ -10,6 +10,7 @@ The script's keys:
 
 - `rows`, or `pages` (a list of lists): what `tools/list` answers, unread. `repeat_cursor`: every page names the same
   next one. `list_error`: a JSON-RPC error instead; with `list_error_page` only from that page on.
+- `version`: what `initialize` says it is, "1" by default.
 - `start`: "hang" (never answers `initialize`), "exit" (ends at once, with words on stderr), "refuse" (a JSON-RPC error
   for `initialize`), or "deaf" (works, but ignores the end of its stdin). `start_when`: answers nothing before this file
   is there. `exit_unless`: ends at once while this file is not there. `exit_listed`: ends as soon as it has listed.
@@ -247,7 +248,7 @@ class Server:
             result={
                 "protocolVersion": params["protocolVersion"],
                 "capabilities": {"tools": {"listChanged": True}},
-                "serverInfo": {"name": self._path.stem, "version": "1"},
+                "serverInfo": {"name": self._path.stem, "version": self.script.get("version", "1")},
             },
         )
 

@@ -93,7 +93,7 @@ async def test_what_can_be_read_of_a_listing_is_used_and_the_rest_is_named(
 
     async with running(home, {"box": server.entry()}) as roster:
         assert names(roster, "box") == listed.split()
-        note = roster.writer.registry.servers()["box"]
+        note = roster.writer.registry.servers.all()["box"]
         assert (roster.pool["box"].state, roster.pool["box"].error) == (State.READY, None)
         assert (note.tools, "|".join(note.rejected)) == (len(listed.split()), rejected)
         if "same" in listed:

@@ -33,7 +33,7 @@ def embed(registry: Registry) -> Callable[[Catalogue], None]:
         assert catalogue.encoder is not None
         for text_hash, entries in catalogue.unembedded().items():
             vectors = catalogue.encoder.encode_cards([dense_text(entries[0].card)])
-            registry.keep_vectors(catalogue.encoder.fingerprint, [text_hash], vectors)
+            registry.vectors.keep(catalogue.encoder.fingerprint, [text_hash], vectors)
             catalogue.take([text_hash], vectors)
 
     return embed_all
@@ -298,7 +298,7 @@ def test_what_others_stored_is_taken_over(
     sight(ADD, LIST)
     catalogue.attach(encoder, home.index)
     first, second = catalogue.unembedded()
-    registry.keep_vectors(encoder.fingerprint, [second], encoder.encode_needs(["list"]))
+    registry.vectors.keep(encoder.fingerprint, [second], encoder.encode_needs(["list"]))
     catalogue.take_stored()
 
     assert dense(catalogue).numbers == {2}

@@ -160,6 +160,7 @@ def test_draft_explains_every_stage(run: Run, calendar: Scripted) -> None:
         "base",
         "learned",
         "boost",
+        "adapted",
         "rating",
     ]
     assert (first["id"], first["named"], second["named"]) == ("calendar__add_event", True, False)

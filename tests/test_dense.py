@@ -53,6 +53,14 @@ def test_the_floor_is_the_similarity_of_the_farthest_card(index: DenseIndex) -> 
     assert DenseIndex(2).floor(rows(EAST)) == 0
 
 
+def test_a_search_among_some_cards_sees_no_others(index: DenseIndex) -> None:
+    """Nearer ones that are not among them take nobody's place, at either end; of none there is nothing to find."""
+    assert [number for number, _ in index.search(rows(EAST), 1, [20, 30, 99])] == [30]
+    assert index.floor(rows(EAST), [10, 30]) == pytest.approx(HALF, abs=1e-6)
+    assert index.search(rows(EAST), 3, []) == []
+    assert index.floor(rows(EAST), []) == 0
+
+
 def test_similarities_of_chosen_cards_are_those_of_search(index: DenseIndex) -> None:
     """Cards that are not there are left out."""
     assert index.similarities(rows(NORTH), [30, 99, 10]) == {

@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import roster
-from roster.errortexts import read
+from roster.errortexts import decided, read
 from roster.failures import FailureKind
-from roster.outcomes import CallReport, Cause, Outcome, judge
+from roster.outcomes import CallReport, Cause, Clue, Outcome, judge
 from roster.waits import READ
 
 CORPUS = Path(__file__).parents[1] / "eval" / "errors"
@@ -45,6 +45,29 @@ def test_the_seen_half_is_read_rightly() -> None:
     ]
 
     assert len(wrong) <= 0.02 * len(seen), wrong
+
+
+def test_the_further_texts_are_read_rightly() -> None:
+    """Those that were written down later, to see how the wordings do on texts they were not made from."""
+    further = rows("further.jsonl")
+    wrong = [
+        row["_id"]
+        for row in further
+        if judge(CallReport(Cause.TOOL_ERROR, 0.0, text=read(row["text"]))).outcome != row["class"]
+    ]
+
+    assert len(wrong) <= 0.03 * len(further), wrong
+
+
+def test_the_further_texts_are_none_of_the_others() -> None:
+    """What the wordings are made from says nothing of the half that they are scored on. Each is there once."""
+    further = rows("further.jsonl")
+    texts = {row["text"] for row in further}
+    others = [row["text"] for half in ("seen.jsonl", "unseen.jsonl") for row in rows(half)]
+
+    assert len(texts) == len(further) == len({row["_id"] for row in further})
+    assert sum(text in texts for text in others) == 0
+    assert {row["class"] for row in further} <= {outcome.value for outcome in Outcome}
 
 
 def test_the_wordings_they_were_made_from_are_still_read() -> None:
@@ -114,6 +137,19 @@ def test_what_a_text_only_names_does_not_count(text: str) -> None:
         ("El usuario ya existe.", "other"),
         ("余额不足", "quota"),
         ("内部サーバーエラー", "internal"),
+        ("Acesso negado", "auth"),
+        ("Troppe richieste, riprova", "quota"),
+        ("Файл не найден", "other"),
+        ("Przekroczono limit czasu", "timeout"),
+        ("서버 오류가 발생했습니다", "internal"),
+        ("Caused by ProxyError('x', OSError('Tunnel connection failed: 407 Proxy Authentication Required'))", "auth"),
+        ('raise PermissionError("not a member") was not found in app.py', "other"),
+        ("550 5.1.1 That recipient does not exist", "other"),
+        ("502 Bad Gateway for url: https://example.com/x", "internal"),
+        ("max_tokens: 99999 > 8192", "schema"),
+        ("Only four boards are included in the Free plan.", "quota"),
+        ("timeout_ms must not exceed 60000", "schema"),
+        ("FAILED tests/test_auth.py::test_token_expired - assert 401 == 200", "other"),
         ("The quick brown fox", "unread"),
         ("", "unread"),
         ("a", "unread"),
@@ -174,11 +210,24 @@ def test_the_likeness_is_of_known_classes_and_words() -> None:
     assert {len(weights) for weights in table["words"].values()} == {len(table["classes"])} == {len(table["biases"])}
 
 
+def test_words_as_a_whole_overrule_a_loose_wording_only() -> None:
+    """Not one that says outright who must act, not a complaint that a schema could have made, not a few words."""
+    loose, said = Clue(Outcome.OTHER, "not-found"), " a b c d e f g "
+
+    assert decided(said, loose, 8, Outcome.AUTH, 0.9) == Clue(Outcome.AUTH, "likeness")
+    assert decided(said, loose, 9, Outcome.AUTH, 0.9) == loose
+    assert decided(said, loose, 8, Outcome.AUTH, 0.5) == loose
+    assert decided(" a b ", loose, 8, Outcome.AUTH, 0.9) == loose
+    formal = Clue(Outcome.SCHEMA, "must-be", "", formal=True)
+    assert decided(said, formal, 8, Outcome.AUTH, 0.9) == formal
+
+
 # --------------------------------------------------------------------------------------------- bounds
 
 HOSTILE = ["a" * 9_000, "0a" * 4_000, "rate limit " * 900, "'" * 9_000, '"\\' * 4_000, "<a" * 4_000, "a." * 4_000,
            "\n" * 9_000, '{"message":' * 900, "\n    at a(" * 900, "is was has been " * 600, "aB" * 4_000, "/a" * 4_000,
-           "a@" * 4_000, "\nattempt 1 x" * 700, "Traceback (most recent call last):\n" + "A" * 9_000]  # fmt: skip
+           "a@" * 4_000, "Error('a" * 2_000, " .a" * 4_000, "1 > " * 3_000,
+           "\nattempt 1 x" * 700, "Traceback (most recent call last):\n" + "A" * 9_000]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))

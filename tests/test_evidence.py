@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 from roster.evidence import (
     APART,
-    ENOUGH,
     FAILING,
     FEW,
-    FIRST_WEIGHTS,
     HALF_LIFE_S,
-    MANY,
     MODES,
     NOBODY,
     RATING,
@@ -27,16 +24,13 @@ from roster.evidence import (
     SHARPNESS,
     Evidence,
     Lessons,
-    Sample,
     Taught,
-    Weights,
-    boost,
-    earn,
     mean_of,
     rating,
 )
 from roster.ratings import Standing
 from roster.vectors import unit_rows
+from roster.weights import ENOUGH, FIRST_WEIGHTS, MANY, Sample, Weights, boost, earn
 
 DIM = 8
 ZERO = np.zeros(DIM, np.float32)

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from roster.config import Home
 from roster.database import atomic, migrate
-from roster.evidence import Weights
 from roster.failures import PLATFORM, Failure, FailureKind
 from roster.history import History, Kept, Limits, NeedRow, Offers, OutcomeRow, Tally
 from roster.outcomes import Outcome
 from roster.ratings import Ending
 from roster.recorder import TRIMMED_AT_ONCE
 from roster.vectors import unit_rows
+from roster.weights import Weights
 
 
 @pytest.fixture

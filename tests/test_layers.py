@@ -20,31 +20,39 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-words vectors outcomes jsonc terminal arguments waits
-cards failures errorlikeness ratings evidence
-declared errortexts
-answers
-config
+addresses words vectors outcomes jsonc terminal arguments waits uptime
+cards failures errorlikeness ratings evidence adapter dwell
+declared errortexts passages weights contracts review
+answers origins
+config drift
 clients
 briefs database
-registry history lexical encoder dense
+history lexical encoder dense playbook tokens vectorstore servernotes driftlog holds
+sighting
+registry reviews
 ranking alternates
 backends
 catalogue
 reindex learning
 draft lint
-recorder
+recorder inspection
 call
+skills
 app
-server explain
-serve commands records demo evaluation
+server explain diffs
+gate
+web
+serve token_commands quarantine reviewreport records demo evaluation
+commands driftreport
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
 # Who alone may know an outside library.
 ALONE = {
-    "mcp": {"backends", "server", "serve", "demo"},
+    "mcp": {"backends", "server", "serve", "demo", "gate", "web"},
     "mcp_types": {"backends", "server", "serve", "demo"},
+    "uvicorn": {"web"},
+    "starlette": {"gate", "web"},
     "faiss": {"dense"},
     "onnxruntime": {"encoder"},
     "tokenizers": {"encoder"},
@@ -53,10 +61,10 @@ ALONE = {
     "transformers": {"encoder"},
     "huggingface_hub": {"encoder"},
     "filelock": {"reindex", "clients"},
-    "ruamel": {"clients"},
     "typer": {"cli", "evaluation"},
     "snowballstemmer": {"words"},
     "rfc8785": {"cards"},
+    "ruamel": {"playbook", "clients"},
     "jsonschema": {"arguments"},
     "jsonschema_specifications": {"arguments"},
     "referencing": {"arguments"},
@@ -155,6 +163,20 @@ def test_no_import_loads_a_model_runtime_or_faiss() -> None:
     every = "\n".join(f"import {module}" for module in MODULES if ".demo" not in module)
 
     assert set(loaded_after(every)) <= {"numpy", "mcp", "pydantic", "rich"}
+
+
+def test_serving_on_stdio_loads_no_web_server_of_ours() -> None:
+    """Nor what `--http` adds to the SDK, which imports parts of uvicorn and Starlette itself, needed or not."""
+    code = """
+import sys
+import mcp.server.lowlevel.server, mcp.server.stdio
+before = {name for name in sys.modules if name.partition(".")[0] in ("uvicorn", "starlette", "sse_starlette", "h11")}
+import roster.cli, roster.serve, roster.server, roster.app, roster.commands
+after = {name for name in sys.modules if name.partition(".")[0] in ("uvicorn", "starlette", "sse_starlette", "h11")}
+assert after == before, after - before
+assert not {"roster.web", "roster.gate"} & sys.modules.keys()
+"""
+    loaded_after(code)
 
 
 def test_faiss_is_loaded_with_the_first_index() -> None:

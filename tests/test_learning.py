@@ -13,12 +13,12 @@ from fakes import Clock, WordEncoder, tool
 from roster.catalogue import Catalogue
 from roster.config import Home
 from roster.draft import Draft, draft
-from roster.evidence import FIRST_WEIGHTS, Weights
+from roster.dwell import DWELL_S
 from roster.history import History, OutcomeRow
 from roster.learning import AT_ONCE, Learner
 from roster.outcomes import Outcome
-from roster.registry import DWELL_S
 from roster.reindex import Writer, embed_missing
+from roster.weights import FIRST_WEIGHTS, Weights
 
 ROWS = [
     tool("send", "Send a message to somebody"),
@@ -223,6 +223,27 @@ def test_weights_are_settled_kept_and_begun_with(bench: Bench) -> None:
     assert not learner.settle()
 
 
+def test_a_home_that_earned_an_adapter_reads_needs_as_it_means_them(bench: Bench, encoder: WordEncoder) -> None:
+    """From the first draft of a process on, and beside all other evidence; a changed card's part of it goes."""
+    for word in "red green blue black white grey brown pink gold teal plum lime".split():
+        bench.happen("post", need=f"tell the {word} team")
+    bench.history.keep_weights(encoder.fingerprint, Weights(adapter=1.0), 0.1, 12, bench.clock.now)
+    need = "tell the violet team"
+    running = {card.name: scored for card, scored in bench.draft(need).running}
+
+    assert running["post"].adapted > 0.01
+    assert running["post"].adapted > running["list"].adapted
+    assert running["post"].score == pytest.approx(
+        running["post"].base + running["post"].boost + running["post"].adapted + running["post"].rating
+    )
+    changed = tool("post", "Put a notice on a board, and ring a bell")
+    bench.writer.registry.sight("calendar", [ROWS[0], changed, ROWS[2]], bench.clock.now)
+    bench.writer.registry.unquarantine("calendar__post", bench.clock.now)
+    bench.catalogue.refresh()
+    embed_missing(bench.catalogue, bench.writer, bench.home)
+    assert all(scored.adapted == 0 for _, scored in bench.draft(need).running)
+
+
 def test_many_outcomes_at_once_wait_for_the_next_settling(bench: Bench) -> None:
     """A draft is not held up by another process's import; nothing of it is lost."""
     bench.ids()
@@ -248,7 +269,7 @@ def test_without_history_a_learner_changes_nothing(bench: Bench) -> None:
     assert bench.learner.figures() == {
         "outcomes": 0,
         "cards": 0,
-        "weights": {"near": 0.1, "share": 0.2, "slow": False},
+        "weights": {"near": 0.1, "share": 0.2, "slow": False, "adapter": 0.0},
         "gain": 0.0,
     }
 

@@ -11,15 +11,20 @@ from fakes import HOUR, Clock, WordEncoder, tool
 
 from roster.cards import FORMULA, card_from_tool, dense_text, fingerprint, text_hash
 from roster.database import generation
+from roster.dwell import DWELL_S, Reason
 from roster.errors import UnknownCardError
-from roster.registry import DWELL_S, Entry, Registry, ServerNote, Sighting
+from roster.registry import Entry, Registry
+from roster.servernotes import ServerNote
+from roster.sighting import Sighting
+from roster.uptime import Uptime
 
 ADD, LIST, DROP = tool("add", "Add an event"), tool("list", "List events"), tool("drop", "Drop an event")
 ADD2 = tool("add", "Add an event, and mail everybody")
 
 
 def sight(registry: Registry, clock: Clock, *rows: dict[str, Any], server: str = "cal", **more: Any) -> Sighting:
-    return registry.sight(server, rows, clock.now, **more)
+    # The clock is right: the steady one beside it goes as far.
+    return registry.sight(server, rows, clock.now, **{"uptime": Uptime(clock.now, "boot"), **more})
 
 
 def entry(registry: Registry, id_: str) -> Entry:
@@ -86,7 +91,7 @@ def test_a_changed_contract_is_drift_and_holds_the_card(
     clock.advance(HOUR)
     seen = sight(registry, clock, ADD2, LIST)
 
-    assert seen == Sighting(2, changed=("cal__add",))
+    assert seen == Sighting(2, changed=("cal__add",), held=("cal__add",))
     assert held(registry) == {"cal__add"}
     (changed,) = registry.since(1)
     assert (changed.number, changed.card) == (1, card_from_tool("cal", ADD2))
@@ -191,7 +196,7 @@ def test_a_card_that_returns_with_another_contract_is_drift(registry: Registry, 
     sight(registry, clock, ADD, LIST)
     sight(registry, clock, LIST)
 
-    assert sight(registry, clock, ADD2, LIST) == Sighting(2, changed=("cal__add",))
+    assert sight(registry, clock, ADD2, LIST) == Sighting(2, changed=("cal__add",), held=("cal__add",))
     assert held(registry) == {"cal__add"}
     assert not entry(registry, "cal__add").removed
 
@@ -282,12 +287,12 @@ def test_a_card_that_changes_again_dwells_anew(registry: Registry, db: sqlite3.C
     sight(registry, clock, ADD2)
     clock.advance(DWELL_S)
 
-    assert sight(registry, clock, ADD | {"title": "third"}) == Sighting(1, changed=("cal__add",))
+    assert sight(registry, clock, ADD | {"title": "third"}).changed == ("cal__add",)
     clock.advance(DWELL_S - 1)
     assert sight(registry, clock, ADD | {"title": "third"}).cleared == ()
     clock.advance(1)
     assert sight(registry, clock, ADD | {"title": "third"}).cleared == ("cal__add",)
-    assert [row[3] for row in drifts(db)] == ["dwell", "dwell"]
+    assert [row[3] for row in drifts(db)] == ["superseded", "dwell"]
 
 
 def test_a_person_clears_a_card_at_once(registry: Registry, db: sqlite3.Connection, clock: Clock) -> None:
@@ -296,9 +301,9 @@ def test_a_person_clears_a_card_at_once(registry: Registry, db: sqlite3.Connecti
     sight(registry, clock, ADD2, LIST)
     before = generation(db)
 
-    assert registry.held("cal__add") is True
+    assert registry.held("cal__add") is Reason.DRIFT
     assert registry.unquarantine("cal__add", clock.now) is True
-    assert registry.held("cal__add") is False
+    assert registry.held("cal__add") is None
     assert generation(db) == before + 1
     assert [e.card.id for e in registry.since(before)] == ["cal__add"]
     assert [row[3] for row in drifts(db)] == ["person"]
@@ -322,31 +327,31 @@ def test_an_unknown_id_is_an_error(registry: Registry, ask: Any) -> None:
 def keep(registry: Registry, *rows: dict[str, Any], server: str = "cal", encoder: str = "e") -> list[str]:
     texts = [dense_text(card_from_tool(server, row)) for row in rows]
     hashes = [text_hash(text) for text in texts]
-    registry.keep_vectors(encoder, hashes, WordEncoder().encode_cards(texts))
+    registry.vectors.keep(encoder, hashes, WordEncoder().encode_cards(texts))
     return hashes
 
 
 def test_stored_vectors_come_back_to_the_bit(registry: Registry) -> None:
     """By encoder and text; unknown ones are left out, the first one stored stays."""
     add, listed = keep(registry, ADD, LIST)
-    registry.keep_vectors("e", [add], np.zeros((1, 256), np.float32))
+    registry.vectors.keep("e", [add], np.zeros((1, 256), np.float32))
     (expected,) = WordEncoder().encode_cards([dense_text(card_from_tool("cal", ADD))])
 
-    assert registry.vectors("e").keys() == {add, listed}
-    found = registry.vectors("e", [add, "unknown"])
+    assert registry.vectors.of("e").keys() == {add, listed}
+    found = registry.vectors.of("e", [add, "unknown"])
     assert list(found) == [add]
     np.testing.assert_array_equal(found[add], expected)
-    assert registry.vectors("other") == registry.vectors("other", [add]) == {}
+    assert registry.vectors.of("other") == registry.vectors.of("other", [add]) == {}
 
 
 def test_one_encoders_vectors_can_be_forgotten(registry: Registry) -> None:
     """`reindex --full` embeds anew; another model's vectors stay."""
     keep(registry, ADD, encoder="e")
     keep(registry, ADD, encoder="other")
-    registry.forget_vectors("e")
+    registry.vectors.forget("e")
 
-    assert registry.vectors("e") == {}
-    assert len(registry.vectors("other")) == 1
+    assert registry.vectors.of("e") == {}
+    assert len(registry.vectors.of("other")) == 1
 
 
 def test_drift_drops_the_vectors_of_both_texts(registry: Registry, clock: Clock) -> None:
@@ -355,7 +360,7 @@ def test_drift_drops_the_vectors_of_both_texts(registry: Registry, clock: Clock)
     *_, listed = keep(registry, ADD, ADD2, LIST)
     sight(registry, clock, ADD2, LIST)
 
-    assert registry.vectors("e").keys() == {listed}
+    assert registry.vectors.of("e").keys() == {listed}
 
 
 def test_drift_keeps_the_vector_of_a_text_that_another_card_has(registry: Registry, clock: Clock) -> None:
@@ -365,10 +370,10 @@ def test_drift_keeps_the_vector_of_a_text_that_another_card_has(registry: Regist
     sight(registry, clock, ADD, twin)
     (shared,) = set(keep(registry, ADD, twin))
     sight(registry, clock, ADD2, twin)
-    assert registry.vectors("e").keys() == {shared}
+    assert registry.vectors.of("e").keys() == {shared}
 
     sight(registry, clock, ADD2, tool("ADD", "Something else"))
-    assert registry.vectors("e").keys() == set()
+    assert registry.vectors.of("e").keys() == set()
 
 
 def test_a_change_beside_the_text_drops_the_vector_too(registry: Registry, clock: Clock) -> None:
@@ -377,7 +382,7 @@ def test_a_change_beside_the_text_drops_the_vector_too(registry: Registry, clock
     keep(registry, ADD)
     sight(registry, clock, ADD | {"inputSchema": {"type": "object", "required": ["x"]}})
 
-    assert registry.vectors("e") == {}
+    assert registry.vectors.of("e") == {}
 
 
 # ------------------------------------------------------------------------------------------- servers
@@ -385,16 +390,16 @@ def test_a_change_beside_the_text_drops_the_vector_too(registry: Registry, clock
 
 def test_the_last_note_of_a_server_wins_and_gaps_keep_what_was_known(registry: Registry) -> None:
     """A failed start does not forget how many tools there were; a new listing does replace the rejected names."""
-    registry.note_server(ServerNote("cal", "ready", 3, ("bad",), "2026", "1.0", 12.5, 100.0))
-    registry.note_server(ServerNote("cal", "failed", error_kind="exited", error_at=200.0, reason="it ended"))
+    registry.servers.note(ServerNote("cal", "ready", 3, ("bad",), "2026", "1.0", 12.5, 100.0))
+    registry.servers.note(ServerNote("cal", "failed", error_kind="exited", error_at=200.0, reason="it ended"))
     expected = ServerNote("cal", "failed", 3, ("bad",), "2026", "1.0", 12.5, 100.0, "exited", 200.0, "it ended")
-    assert registry.servers() == {"cal": expected}
+    assert registry.servers.all() == {"cal": expected}
 
-    registry.note_server(ServerNote("cal", "ready", tools=4))
-    registry.note_server(ServerNote("files", "starting"))
-    assert registry.servers()["cal"].rejected == ()
-    assert registry.servers()["cal"].tools == 4
-    assert registry.servers()["files"] == ServerNote("files", "starting")
+    registry.servers.note(ServerNote("cal", "ready", tools=4))
+    registry.servers.note(ServerNote("files", "starting"))
+    assert registry.servers.all()["cal"].rejected == ()
+    assert registry.servers.all()["cal"].tools == 4
+    assert registry.servers.all()["files"] == ServerNote("files", "starting")
 
 
 def test_a_fingerprint_on_file_is_the_one_that_was_sighted(registry: Registry, clock: Clock) -> None:

@@ -161,7 +161,7 @@ def test_who_waits_for_its_turn_takes_over_what_appears(
     def store_the_rest() -> bool:
         for text_hash, entries in ready.unembedded().items():
             vectors = WordEncoder().encode_cards([dense_text(entries[0].card)])
-            others.keep_vectors(encoder.fingerprint, [text_hash], vectors)
+            others.vectors.keep(encoder.fingerprint, [text_hash], vectors)
         return False
 
     with FileLock(home.folder / "embedding.lock"):

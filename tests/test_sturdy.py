@@ -39,6 +39,7 @@ from roster.outcomes import Cause
 from roster.ratings import wilson_lower
 from roster.registry import Registry
 from roster.server import NO_MATCH
+from roster.servernotes import ServerNotes
 
 pytestmark = pytest.mark.anyio
 
@@ -446,7 +447,7 @@ async def test_a_state_that_cannot_be_noted_costs_no_connection(
     def locked(*_: Any) -> None:
         raise sqlite3.OperationalError("disk I/O error")
 
-    monkeypatch.setattr(Registry, "note_server", locked)
+    monkeypatch.setattr(ServerNotes, "note", locked)
     async with running(home, {"calendar": calendar.entry()}) as roster:
         assert names(roster, "calendar") == ["add_event", "list_events"]
         answer = await roster.pool["calendar"].call("add_event", {})

@@ -1,11 +1,12 @@
 """How well failure texts are read: classes, kinds and waits over a labelled half, and false alarms over successes.
 
-    python eval/errors/measure.py [--half seen|unseen|wordings] [-v] [--out eval/results/errors.json]
+    python eval/errors/measure.py [--half seen|further|unseen|wordings] [-v] [--out FIGURES.json [--note WHY]]
 
 Every text is judged as the whole answer of a failed call, without any of the evidence that goes before text. A success
 never gets that far; for the record, it is also counted what the text rules would have said of one that claimed to have
 failed. `-v` lists what was misread, except for the unseen half, which is for scoring only: whoever has read it can no
-longer say how well rules do on texts they were not made for. `wordings` are the examples that the rules were made from.
+longer say how well rules do on texts they were not made for. `wordings` are the examples that the rules were made from,
+some of which the unseen half has too: `unlike_wordings` are the figures without those.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from roster.outcomes import CallReport, Cause, Outcome, judge
 from roster.waits import wait_in
 
 HERE = Path(__file__).parent
-HALVES = ("seen", "unseen", "wordings")
+HALVES = ("seen", "further", "unseen", "wordings")
 
 Row = dict[str, Any]
 
@@ -97,7 +98,11 @@ def measured(half: str) -> tuple[dict[str, Any], list[str]]:
             "found_where_none": sum(wanted is None and wait is not None for wanted, wait in waits),
         },
     }
-    if half != "wordings":
+    if half == "unseen":
+        known = {row["text"] for name in HALVES if name != "unseen" for row in rows_of(name)}
+        fresh = [class_ == row["class"] for row, class_ in pairs if row["text"] not in known]
+        figures["unlike_wordings"] = {"texts": len(fresh), "accuracy": share(sum(fresh), len(fresh))}
+    if half not in ("wordings", "further"):
         texts = successes(half)
         calls = Counter(judge(CallReport(Cause.ANSWERED, 0.0, text=read(text))).outcome for text in texts)
         figures["successes"] = {
@@ -119,6 +124,7 @@ def main() -> None:
     parser.add_argument("--half", choices=HALVES, action="append", help="default: seen")
     parser.add_argument("-v", "--verbose", action="store_true", help="list what was misread")
     parser.add_argument("--out", type=Path, help="write the figures here as JSON")
+    parser.add_argument("--note", help="what was changed since the last measurement: goes into the JSON")
     given = parser.parse_args()
     figures = {}
     for half in given.half or ["seen"]:
@@ -127,7 +133,8 @@ def main() -> None:
         if given.verbose and half != "unseen":
             print("\n".join(misread))
     if given.out is not None:
-        report = {"commit": checkout_commit(), "halves": figures}
+        note = {"note": given.note} if given.note else {}
+        report = {"commit": checkout_commit(), **note, "halves": figures}
         given.out.write_text(json.dumps(report, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
         print(f"written to {given.out}", file=sys.stderr)
 
@@ -141,7 +148,7 @@ def show(half: str, figures: dict[str, Any]) -> None:
     for name, each in figures["by_class"].items():
         table.add_row(name, str(each["texts"]), str(each["recall"]), str(each["precision"]))
     console.print(table)
-    for name in ("confusion", "kinds", "waits", "successes"):
+    for name in ("confusion", "kinds", "waits", "successes", "unlike_wordings"):
         if figures.get(name):
             console.print(f"{name}: {json.dumps(figures[name], ensure_ascii=False)}", markup=False)
 

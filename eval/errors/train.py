@@ -2,27 +2,32 @@
 
     python eval/errors/train.py [--check]
 
-Reads `seen.jsonl` and `wordings.tsv`, never the unseen half, and writes `roster/errorlikeness.json`: logistic
-regression over the words of a text and their first five letters, as `roster.errortexts` prepares them. `--check` writes
-nothing and says how well it does on texts that it was not trained on (five folds), in all and where it is asked.
+Reads `seen.jsonl`, `further.jsonl` and `wordings.tsv`, never the unseen half, and writes `roster/errorlikeness.json`:
+logistic regression over the words of a text and their first five letters, as `roster.errortexts` prepares them.
+`--check` writes nothing and says how well texts are read by a table trained without those of their source (five folds):
+by likeness alone, and together with the wordings. The wordings themselves know both files.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import zlib
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from measure import rows_of
 from numpy.typing import NDArray
 
 import roster.errortexts as errortexts
-from roster.errorlikeness import features
+from roster.errorlikeness import features, likeness
+from roster.outcomes import Outcome
 
-STEPS, RATE, DECAY, RARE, SCALE = 300, 5.0, 1e-4, 2, 100
+STEPS, RATE, DECAY, RARE, SCALE, FOLDS = 300, 5.0, 1e-4, 2, 100, 5
+CORPUS = ("seen", "further")
 TARGET = Path(errortexts.__file__).with_name("errorlikeness.json")
 
 Floats = NDArray[np.float32]
@@ -58,40 +63,58 @@ def trained(
     return vocabulary, weights, biases
 
 
+def table_of(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The table that `roster.errorlikeness` reads, trained on these texts."""
+    classes = sorted({row["class"] for row in rows})
+    labels = np.array([classes.index(row["class"]) for row in rows])
+    vocabulary, weights, biases = trained([features(row["words"]) for row in rows], labels, len(classes))
+    return {
+        "classes": classes,
+        "biases": np.rint(biases * SCALE).astype(int).tolist(),
+        "scale": SCALE,
+        "words": {word: np.rint(weights[n] * SCALE).astype(int).tolist() for word, n in vocabulary.items()},
+    }
+
+
+def check(rows: Sequence[dict[str, Any]]) -> None:
+    """Print how well texts are read by a table that no text of their source had a part in."""
+    fold_of = [zlib.crc32(row["source"].encode()) % FOLDS if "source" in row else None for row in rows]
+    found: Counter[tuple[str, str]] = Counter()
+    for fold in range(FOLDS):
+        table = table_of([row for row, its in zip(rows, fold_of, strict=True) if its != fold])
+        for row in (row for row, its in zip(rows, fold_of, strict=True) if its == fold):
+            like, share = likeness(row["words"], table)
+            read = errortexts.decided(row["words"], row["clue"], row["weight"], like, share)
+            found["texts", row["half"]] += 1
+            found["like", row["half"]] += like == row["class"]
+            found["read", row["half"]] += (read.outcome if read else Outcome.OTHER) == row["class"]
+    for half in CORPUS:
+        texts = found["texts", half]
+        print(
+            f"{half}: {texts} texts, likeness {found['like', half] / texts:.3f}, read {found['read', half] / texts:.3f}"
+        )
+
+
 def main() -> None:
     """Train on everything, or check by folds."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    rows = [*rows_of("seen"), *rows_of("wordings")]
-    prepared = [errortexts.prepared(row["text"]) for row in rows]
-    texts = [features(words) for words, _ in prepared]
-    classes = sorted({row["class"] for row in rows})
-    labels = np.array([classes.index(row["class"]) for row in rows])
-    if check:
-        folds, guessed = np.arange(len(rows)) % 5, np.zeros(len(rows), np.int64)
-        for fold in range(5):
-            kept, held = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            vocabulary, weights, biases = trained([texts[n] for n in kept], labels[kept], len(classes))
-            guessed[held] = (matrix([texts[n] for n in held], vocabulary) @ weights + biases).argmax(axis=1)
-        asked = np.array([clue is None or clue.rule.endswith("-hint") for _, clue in prepared])
-        print(f"right: {np.mean(guessed == labels):.3f} of {len(rows)}")
-        print(f"right where no wording decides: {np.mean((guessed == labels)[asked]):.3f} of {asked.sum()}")
+    only_check = parser.parse_args().check
+    rows = [{**row, "half": half} for half in (*CORPUS, "wordings") for row in rows_of(half)]
+    for row in rows:
+        row["words"], row["clue"], row["weight"] = errortexts.prepared(row["text"])
+    if only_check:
+        check(rows)
         return
-    vocabulary, weights, biases = trained(texts, labels, len(classes))
-    table = {
-        "classes": classes,
-        "biases": np.rint(biases * SCALE).astype(int).tolist(),
-        "words": {word: np.rint(weights[n] * SCALE).astype(int).tolist() for word, n in vocabulary.items()},
-    }
+    table = table_of(rows)
     lines = ",\n".join(f"{json.dumps(word, ensure_ascii=False)}:{json.dumps(each, separators=(',', ':'))}"
                        for word, each in table["words"].items())  # fmt: skip
     TARGET.write_text(
-        f'{{"classes":{json.dumps(classes)},\n"biases":{json.dumps(table["biases"])},\n"scale":{SCALE},\n'
+        f'{{"classes":{json.dumps(table["classes"])},\n"biases":{json.dumps(table["biases"])},\n"scale":{SCALE},\n'
         f'"words":{{\n{lines}\n}}}}\n',
         encoding="utf-8",
     )
-    print(f"{len(vocabulary)} words written to {TARGET}")
+    print(f"{len(table['words'])} words written to {TARGET}")
 
 
 if __name__ == "__main__":

@@ -17,9 +17,10 @@ from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-__all__ = ["MendedStream", "mended"]
+__all__ = ["MendedStream", "mended", "mended_body"]
 
 _HALVES = re.compile("[\ud800-\udfff]")
+_ESCAPED_HALF = re.compile(rb"\\u[dD][89a-fA-F]")
 _LAST_ID = re.compile(r'"id"\s*:\s*(\d{1,18})\s*\}\s*$')
 _ID = re.compile(r'"id"\s*:\s*(\d{1,18})')
 
@@ -59,6 +60,16 @@ def mended(error: Exception) -> SessionMessage | Exception:
         return error
     data = types.ErrorData(code=types.PARSE_ERROR, message="The server's answer could not be read")
     return SessionMessage(types.JSONRPCError(jsonrpc="2.0", id=int(found[1]), error=data))
+
+
+def mended_body(body: bytes) -> bytes:
+    """A request body without half characters; as it is when it has none, or cannot be read for another reason."""
+    if _ESCAPED_HALF.search(body) is None:
+        return body
+    try:
+        return json.dumps(_whole(json.loads(body)), ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return body
 
 
 class MendedStream:

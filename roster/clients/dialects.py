@@ -11,7 +11,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
+from urllib.parse import urlsplit
 
+from roster.addresses import is_loopback
 from roster.clients.adapters import Dialect
 
 __all__ = ["Routable", "Unroutable", "anchored", "from_client", "is_roster", "to_client"]
@@ -44,9 +46,6 @@ _URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 _SERVES = re.compile(r"(?:^|[\s/\\\"'])roster(?:\.exe|\.cmd)?[\"']?\s+serve(?:\s|[\"']|$)", re.IGNORECASE)
 
 
-_OWN_URL = re.compile(r"https?://(?:localhost|127\.0\.0\.1|\[::1\])[:/]", re.IGNORECASE)
-
-
 def is_roster(value: Any, name: str = "") -> bool:
     """Whether an entry, in any dialect, runs `roster serve`: directly, as a module, or through another program.
 
@@ -55,7 +54,7 @@ def is_roster(value: Any, name: str = "") -> bool:
     if not isinstance(value, Mapping):
         return False
     url = next((value[key] for key in _URL_KEYS if isinstance(value.get(key), str)), "")
-    if name.lower().startswith("roster") and _OWN_URL.match(url):
+    if name.lower().startswith("roster") and _is_here(url):
         return True
     command: Any = value.get("command", value.get("cmd"))
     args = value.get("args")
@@ -64,6 +63,14 @@ def is_roster(value: Any, name: str = "") -> bool:
     words = command if isinstance(command, list) else [command]
     words = [*words, *(args if isinstance(args, list) else [])]
     return _SERVES.search(" ".join(word for word in words if isinstance(word, str))) is not None
+
+
+def _is_here(url: str) -> bool:
+    try:
+        host = urlsplit(url).hostname or ""
+    except ValueError:
+        return False
+    return host == "localhost" or is_loopback(host)
 
 
 def to_client(dialect: Dialect, command: list[str], env: Mapping[str, str], variables: list[str]) -> Entry:

@@ -192,7 +192,7 @@ def _harm(figures: Mapping[str, Any]) -> Element:
         *replay_plots.harm(figures),
         table(
             "What evidence was found to be worth",
-            ["set", "outcomes", "nearness", "share", "slow", "gain at home"],
+            ["set", "outcomes", "nearness", "share", "slow", "adapter", "gain at home"],
             [_row(row, 2) for row in weights],
             "Weights that the home's own past needs chose, each judged by all others; the gain is theirs.",
             left=2,
@@ -202,7 +202,7 @@ def _harm(figures: Mapping[str, Any]) -> Element:
 
 def _weights(found: Mapping[str, Any]) -> list[str]:
     slow = "yes" if found["slow"] else "no"
-    return [f"{found['near']:g}", f"{found['share']:g}", slow, f"{found['gain']:+.3f}"]
+    return [f"{found['near']:g}", f"{found['share']:g}", slow, f"{found['adapter']:g}", f"{found['gain']:+.3f}"]
 
 
 def _curves(figures: Mapping[str, Any]) -> Element:

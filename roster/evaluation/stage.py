@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from roster.cards import dense_text
+from roster.cards import Kind
 from roster.database import atomic
 from roster.draft import Draft, draft
 from roster.encoder import Encoder
@@ -198,19 +198,20 @@ class Stage:
     def change(self, cards: Iterable[str], addition: str) -> None:
         """Let the descriptions of these cards change behind everybody's back, look at them, and admit them again."""
         wanted = set(cards)
-        rows: dict[str, list[Mapping[str, Any]]] = {}
+        rows: dict[tuple[Kind, str], list[Mapping[str, Any]]] = {}
         for id_, entry in self.entries().items():
             card = entry.card
             changed = {**card.raw, "description": f"{card.raw.get('description', '')} {addition}".strip()}
-            rows.setdefault(card.server, []).append(changed if id_ in wanted else card.raw)
-        for server, listing in rows.items():
-            for id_ in self._writer.registry.sight(server, listing, NOW).changed:
+            rows.setdefault((card.kind, card.server), []).append(changed if id_ in wanted else card.raw)
+        for (kind, server), listing in rows.items():
+            for id_ in self._writer.registry.sight(server, listing, NOW, kind=kind).changed:
                 self._writer.registry.unquarantine(id_, NOW)
         self.catalogue.refresh()
-        missing = self.catalogue.unembedded()
+        missing = self.catalogue.unread_texts()
         if missing:
-            vectors = self.encoder.encode_cards([dense_text(entries[0].card) for entries in missing.values()])
-            self.catalogue.take(list(missing), vectors)
+            vectors = self.encoder.encode_cards(list(missing.values()))
+            self._writer.registry.vectors.keep(self.encoder.fingerprint, list(missing), vectors)
+            self.catalogue.take_stored()
 
     # ---------------------------------------------------------------------------------- the published method
 
@@ -237,7 +238,7 @@ class Stage:
         moved: list[int] = []
         before: list[Vectors] = []
         after: list[Vectors] = []
-        known = self._writer.registry.vectors(self.encoder.fingerprint)
+        known = self._writer.registry.vectors.of(self.encoder.fingerprint)
         entries = self.entries()
         for card, needs in gained.items():
             if len(needs) < ENOUGH:

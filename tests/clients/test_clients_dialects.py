@@ -186,6 +186,7 @@ def test_what_only_sounds_like_it_is_not(entry: Any) -> None:
 def test_an_address_on_this_machine_is_roster_if_it_is_called_so() -> None:
     """For who serves over HTTP; any other local address is a server like others."""
     assert is_roster({"type": "http", "url": "http://127.0.0.1:8765/mcp"}, "Roster")
+    assert is_roster({"serverUrl": "http://localhost:8765/mcp"}, "roster-http")
     assert not is_roster({"type": "http", "url": "http://127.0.0.1:8765/mcp"}, "files")
     assert not is_roster({"type": "http", "url": "https://roster.example.com/mcp"}, "roster")
 

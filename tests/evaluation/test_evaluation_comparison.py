@@ -195,7 +195,7 @@ def test_two_sets_of_one_name_are_refused(tmp_path: Path, write_set: Any) -> Non
 def test_a_card_no_home_can_hold_is_refused(tmp_path: Path, needset: NeedSet, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the registry cannot take, the set and the server are named."""
 
-    def sight(*_: Any) -> None:
+    def sight(*_: Any, **__: Any) -> None:
         raise RecursionError("too deep")
 
     monkeypatch.setattr(Registry, "sight", sight)

@@ -127,7 +127,7 @@ def test_learning_is_compared_with_no_outcome(one: Replay) -> None:
     assert list(systems) == ["base", "learned", "learned, 30 % noise", "single centroid", "single centroid, 30 % noise"]
     assert (found["needs"], found["outcomes"], found["moved"]) == (len(one.test), len(one.train), len(THINGS))
     assert systems["learned"]["ndcg@5"]["difference"]["mean"] >= 0
-    assert set(found["weights"]["learned"]) == {"near", "share", "slow", "gain"}
+    assert set(found["weights"]["learned"]) == {"near", "share", "slow", "adapter", "gain"}
     assert means.shape == (10_000, 5)
 
 

@@ -12,8 +12,8 @@ from fakes import WordEncoder
 from roster.evaluation.homes import Filled, open_filled, open_scratch
 from roster.evaluation.needsets import Need, NeedSet
 from roster.evaluation.stage import NOW, Happened, Remembered, Stage, pulled
-from roster.evidence import Weights
 from roster.history import History
+from roster.weights import Weights
 
 TRAIN = [
     Need("a", "send an e-mail to my sister", {"mail-1": 1}),

@@ -1,0 +1,55 @@
+"""The vectors of card texts, stored by encoder and text: each text is embedded once, whoever needs it."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from roster.database import atomic
+from roster.vectors import Vectors
+
+__all__ = ["VectorStore"]
+
+
+class VectorStore:
+    """The vectors table, over one connection. Not for two threads at once."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+
+    def keep(self, encoder: str, hashes: Sequence[str], vectors: Vectors) -> None:
+        """Store one vector per text hash. vectors: (n, dim) float32 unit rows."""
+        rows = [(encoder, key, row.astype("<f4").tobytes()) for key, row in zip(hashes, vectors, strict=True)]
+        with atomic(self._db) as db:
+            db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", rows)
+
+    def of(self, encoder: str, hashes: Iterable[str] | None = None) -> dict[str, NDArray[np.float32]]:
+        """Stored vectors by text hash: all of this encoder's, or those of `hashes`."""
+        if hashes is None:
+            rows = self._db.execute("SELECT text_hash, vector FROM vectors WHERE encoder = ?", (encoder,))
+            return {key: np.frombuffer(blob, dtype="<f4") for key, blob in rows}
+        out = {}
+        for key in hashes:
+            row = self._db.execute(
+                "SELECT vector FROM vectors WHERE encoder = ? AND text_hash = ?", (encoder, key)
+            ).fetchone()
+            if row:
+                out[key] = np.frombuffer(row[0], dtype="<f4")
+        return out
+
+    def forget(self, encoder: str) -> None:
+        """Drop every vector of one encoder, so that all texts are embedded anew."""
+        with atomic(self._db) as db:
+            db.execute("DELETE FROM vectors WHERE encoder = ?", (encoder,))
+
+    def drop(self, hashes: Iterable[str]) -> None:
+        """Forget the vectors of these texts, unless an admitted card has the same text. Inside a transaction."""
+        self._db.executemany(
+            "DELETE FROM vectors WHERE text_hash = ? AND NOT EXISTS ("
+            "SELECT 1 FROM cards WHERE cards.text_hash = vectors.text_hash AND removed_at IS NULL "
+            "AND quarantined_at IS NULL)",
+            [(each,) for each in hashes],
+        )
