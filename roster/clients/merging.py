@@ -6,6 +6,9 @@ from difflib import SequenceMatcher
 
 __all__ = ["taken_back"]
 
+_TOO_FAR = 1_000_000
+"""Pairs of lines to compare, above which a text was written anew: comparing takes long and finds nothing."""
+
 Hunk = tuple[int, int, int, int]
 
 
@@ -15,6 +18,8 @@ def taken_back(now: str, after: str, before: str) -> str | None:
     Everything that differs between `after` and `now` stays as it is now.
     """
     ours, theirs, old = (text.splitlines(keepends=True) for text in (after, now, before))
+    if _apart(ours, theirs) > _TOO_FAR:
+        return None
     blocks = _equal(ours, theirs)
     for start, end, old_start, old_end in reversed(_changed(ours, old)):
         block = next(((a, b, size) for a, b, size in blocks if a <= start and end <= a + size), None)
@@ -31,6 +36,11 @@ def _ends(a: list[str], b: list[str]) -> tuple[int, int]:
     head = next((i for i in range(shortest) if a[i] != b[i]), shortest)
     tail = next((i for i in range(shortest - head) if a[-1 - i] != b[-1 - i]), shortest - head)
     return head, tail
+
+
+def _apart(a: list[str], b: list[str]) -> int:
+    head, tail = _ends(a, b)
+    return (len(a) - head - tail) * (len(b) - head - tail)
 
 
 def _middle(a: list[str], b: list[str]) -> tuple[SequenceMatcher[str], int, int]:
