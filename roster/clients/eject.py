@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -62,17 +63,17 @@ def eject(
     """
     if not (home.folder / "backups").is_dir():
         return []
-    if dry_run:
-        return [_eject_file(open_journal(home), *one, force, True, step) for one in _files(open_journal(home), clients)]
-    with locked(home):
+    with nullcontext() if dry_run else locked(home):
         journal = open_journal(home, step)
-        return [_eject_file(journal, *one, force, False, step) for one in _files(journal, clients)]
+        return [_eject_file(journal, *one, force, dry_run, step) for one in _files(journal, clients)]
 
 
 def _files(journal: Journal, clients: Collection[str]) -> list[tuple[str, list[Change]]]:
     """Each changed file with its changes; also those that were given back and are as sync had made them again."""
+    back = {os.path.realpath(change.path) for change in journal.undone if _is_back(change)}
+    again = [change for change in journal.undone if os.path.realpath(change.path) in back]
     chains: dict[str, list[Change]] = {}
-    for change in (*journal.changes, *(change for change in journal.undone if _is_back(change))):
+    for change in (*journal.changes, *again):
         if not clients or change.client in clients:
             chains.setdefault(os.path.realpath(change.path), []).append(change)
     return [(chain[0].path, chain) for chain in chains.values()]

@@ -10,9 +10,11 @@ from typing import Any
 from roster import jsonc
 from roster.clients import files
 from roster.clients.adapters import Client, Scope
+from roster.clients.dialects import is_roster
 from roster.clients.faults import ClientError
 from roster.clients.files import ChangedError, Step, no_step
 from roster.clients.finding import ClientFile, find_files
+from roster.clients.formats import servers
 from roster.clients.journal import Change, Journal, State, locked, open_journal
 from roster.clients.machine import Machine
 from roster.clients.plan import FilePlan, Wish, plan_file
@@ -101,9 +103,6 @@ def was_carried_out(change: Change) -> bool:
 
 
 def _looks_changed(change: Change, text: str) -> Iterable[bool]:
-    from roster.clients.dialects import is_roster
-    from roster.clients.formats import servers
-
     for spot in change.spots:
         now = dict(servers(text, spot.spot))
         yield is_roster(now[spot.added]) if spot.added in now else any(name not in now for name in spot.removed)

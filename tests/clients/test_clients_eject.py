@@ -231,6 +231,23 @@ def test_a_file_that_its_client_wrote_back_from_memory_is_given_back_again(clien
     assert open_journal(clients.home).undone == ()
 
 
+def test_that_is_so_after_several_syncs_too(clients: Clients) -> None:
+    """The servers that each of them took out are there again."""
+    path, before = synced(clients, "claude-code")
+    data = json.loads(path.read_bytes())
+    data["mcpServers"]["later"] = {"command": "later"}
+    path.write_text(json.dumps(data), "utf-8")
+    clients.init()
+    clients.sync()
+    memory = path.read_bytes()
+    clients.eject()
+    path.write_bytes(memory)
+    clients.eject()
+
+    expected = {**dict(servers_in("claude-code", before)), "later": {"command": "later"}}
+    assert dict(servers_in("claude-code", path.read_bytes())) == expected
+
+
 def test_only_the_clients_named_are_given_back(clients: Clients) -> None:
     """The others go on with Roster."""
     clients.put("windsurf", plain_layout(client_of("windsurf")))
