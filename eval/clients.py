@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 from roster.clients.adapters import CLIENTS
-from roster.clients.dialects import is_roster
 from roster.clients.files import decoded
 from roster.clients.finding import path_of
 from roster.clients.formats import Spot, servers
 from roster.clients.machine import Machine
+from roster.clients.ourselves import is_roster
 
 REPOSITORY = Path(__file__).parents[1]
 SECRET = "zqsecret7x1"

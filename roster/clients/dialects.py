@@ -1,4 +1,4 @@
-"""One server as a client spells it → as roster.json spells it, and Roster itself → as the client spells it. Pure.
+"""One server as a client spells it → as roster.json spells it. Pure.
 
 What a client does that Roster cannot (asking for an input, a secret store, a built-in extension) makes a server
 `Unroutable`, with the reason; the others keep every key, and references to variables stay references.
@@ -11,12 +11,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import urlsplit
 
-from roster.addresses import is_loopback
 from roster.clients.adapters import Dialect
 
-__all__ = ["Routable", "Unroutable", "anchored", "from_client", "is_roster", "to_client"]
+__all__ = ["Routable", "Unroutable", "anchored", "from_client"]
 
 Entry = dict[str, Any]
 
@@ -40,77 +38,6 @@ class _CannotRouteError(Exception):
     """The reason why an entry is unroutable."""
 
 
-# ---------------------------------------------------------------------------------------------- Roster itself
-
-_URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
-_SERVES = re.compile(r"(?:^|[\s/\\\"'])roster(?:\.exe|\.cmd)?[\"']?\s+serve(?:\s|[\"']|$)", re.IGNORECASE)
-
-
-def is_roster(value: Any, name: str = "") -> bool:
-    """Whether an entry, in any dialect, runs `roster serve`: directly, as a module, or through another program.
-
-    name: what it is called; one that says roster and leads to an address on this machine is taken for Roster as well.
-    """
-    if not isinstance(value, Mapping):
-        return False
-    url = next((value[key] for key in _URL_KEYS if isinstance(value.get(key), str)), "")
-    if name.lower().startswith("roster") and _is_here(url):
-        return True
-    command: Any = value.get("command", value.get("cmd"))
-    args = value.get("args")
-    if isinstance(command, Mapping):
-        command, args = command.get("path"), command.get("args")
-    words = command if isinstance(command, list) else [command]
-    words = [*words, *(args if isinstance(args, list) else [])]
-    return _SERVES.search(" ".join(word for word in words if isinstance(word, str))) is not None
-
-
-def _is_here(url: str) -> bool:
-    try:
-        host = urlsplit(url).hostname or ""
-    except ValueError:
-        return False
-    return host == "localhost" or is_loopback(host)
-
-
-def to_client(dialect: Dialect, command: list[str], env: Mapping[str, str], variables: list[str]) -> Entry:
-    """The entry that has a client start Roster.
-
-    env: literal values it needs. variables: names that routed servers refer to, for clients that withhold them.
-    """
-    program, *args = command
-    plain: Entry = {"command": program, "args": args}
-    literal = dict(env)
-    match dialect:
-        case Dialect.CLAUDE_CODE | Dialect.VSCODE:
-            entry = {"type": "stdio", **plain, "env": literal}
-        case Dialect.ZED:
-            entry = {"source": "custom", **plain, "env": literal}
-        case Dialect.COPILOT:
-            entry = {"type": "local", **plain, "env": literal, "tools": ["*"]}
-        case Dialect.CODEX:
-            entry = {**plain, "env_vars": variables, "env": literal}
-        case Dialect.GEMINI:
-            entry = {**plain, "env": {**literal, **{name: f"${name}" for name in variables}}}
-        case Dialect.OPENCODE:
-            entry = {"type": "local", "command": command, "enabled": True, "environment": literal}
-        case Dialect.GOOSE:
-            return {
-                "enabled": True,
-                "type": "stdio",
-                "name": "roster",
-                "description": "One MCP server in front of all others",
-                "cmd": program,
-                "args": args,
-                "envs": literal,
-                "env_keys": variables,
-                "timeout": 300,
-            }
-        case _:
-            entry = {**plain, "env": literal}
-    return {key: value for key, value in entry.items() if key not in ("env", "environment", "env_vars") or value}
-
-
 # -------------------------------------------------------------------------------------------- from a client
 
 _CLIENT_ONLY = re.compile(
@@ -123,6 +50,7 @@ _CONTINUE_SECRET = re.compile(r"\$\{\{\s*([^}]*?)\s*\}\}")
 _OPENCODE_ENV = re.compile(r"\{env:([^}]+)\}")
 _OPENCODE_FILE = re.compile(r"\{file:[^}]*\}")
 _PERCENT = re.compile(r"%([A-Za-z_][A-Za-z0-9_]*)%")
+_URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 _TYPE_KEYS = ("type", "transport", "transportType")
 _STREAMABLE = frozenset("http streamable-http streamablehttp streamable_http remote".split())
 

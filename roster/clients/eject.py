@@ -13,11 +13,11 @@ from enum import StrEnum
 from pathlib import Path
 
 from roster.clients import files
-from roster.clients.dialects import is_roster
 from roster.clients.faults import ClientError
 from roster.clients.files import ChangedError, Step, no_step
 from roster.clients.formats import edited, is_only, restored, servers
 from roster.clients.journal import Change, Journal, State, locked, open_journal
+from roster.clients.ourselves import is_roster
 from roster.clients.plan import entry_digest
 from roster.clients.sync import was_carried_out
 from roster.config import Home

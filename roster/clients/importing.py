@@ -13,7 +13,7 @@ from typing import Any
 from roster import jsonc
 from roster.clients import files, jsonfile
 from roster.clients.adapters import Client, Format, Scope
-from roster.clients.dialects import Unroutable, from_client, is_roster
+from roster.clients.dialects import Unroutable, from_client
 from roster.clients.faults import ClientError
 from roster.clients.files import Step, no_step
 from roster.clients.finding import ClientFile, find_files, spot_of, text_of
@@ -21,6 +21,7 @@ from roster.clients.formats import Spot, edited, servers
 from roster.clients.identity import covers, differing
 from roster.clients.journal import locked, open_journal
 from roster.clients.machine import Machine
+from roster.clients.ourselves import is_roster
 from roster.clients.plan import in_project
 from roster.clients.redact import literal_secrets
 from roster.config import Home

@@ -5,22 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from roster.clients.edits import Raw, Style, drop, line_indent, put, style_of, swap
 from roster.clients.faults import FormatError
-from roster.clients.spans import (
-    Document,
-    Node,
-    Raw,
-    Style,
-    decode,
-    drop,
-    find,
-    line_indent,
-    members_of,
-    parse,
-    put,
-    style_of,
-    swap,
-)
+from roster.clients.spans import Document, Node, decode, find, members_of, parse
 
 __all__ = ["edit", "is_blank", "outside", "reach", "read", "restore", "section", "with_section"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from roster.clients.adapters import Client, Dialect, Scope
-from roster.clients.dialects import Unroutable, anchored, from_client, is_roster, to_client
+from roster.clients.dialects import Unroutable, anchored, from_client
 from roster.clients.faults import ClientError
 from roster.clients.files import encoded
 from roster.clients.finding import ClientFile, spot_of, text_of
@@ -19,6 +19,7 @@ from roster.clients.formats import Spot, edited, is_blank, section_digest, serve
 from roster.clients.identity import covers, differing, references
 from roster.clients.journal import Change, SpotChange
 from roster.clients.machine import Machine
+from roster.clients.ourselves import is_roster, to_client
 from roster.clients.redact import shown
 
 __all__ = ["FilePlan", "Kept", "Wish", "entry_digest", "plan_file"]

@@ -10,13 +10,13 @@ from typing import Any
 from roster import jsonc
 from roster.clients import files
 from roster.clients.adapters import Client, Scope
-from roster.clients.dialects import is_roster
 from roster.clients.faults import ClientError
 from roster.clients.files import ChangedError, Step, no_step
 from roster.clients.finding import ClientFile, find_files
 from roster.clients.formats import servers
 from roster.clients.journal import Change, Journal, State, locked, open_journal
 from roster.clients.machine import Machine
+from roster.clients.ourselves import is_roster
 from roster.clients.plan import FilePlan, Wish, plan_file
 from roster.config import Config, Home
 

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from roster.clients.adapters import CLIENTS, Dialect
-from roster.clients.dialects import Routable, Unroutable, anchored, from_client, is_roster, to_client
+from roster.clients.dialects import Routable, Unroutable, anchored, from_client
 from roster.clients.identity import covers, differing, references
+from roster.clients.ourselves import is_roster, to_client
 from roster.clients.redact import HIDDEN, literal_secrets, shown
 from roster.config import read_config
 

@@ -17,9 +17,9 @@ from client_samples import (
 )
 
 from roster.clients.adapters import CLIENTS
-from roster.clients.dialects import is_roster
 from roster.clients.files import decoded
 from roster.clients.formats import Spot, servers
+from roster.clients.ourselves import is_roster
 
 IDS = [client.id for client in CLIENTS]
 
