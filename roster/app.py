@@ -205,6 +205,14 @@ class Roster:
         if listing.rejected:
             some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.rejected.items())[:3])
             log.warning("%s: %d of its tools cannot be used (%s)", backend.name, len(listing.rejected), some)
+        if listing.mended:
+            some = "; ".join(f"{name!r}: {reason}" for name, reason in list(listing.mended.items())[:3])
+            log.warning(
+                "%s: %d of its tools break the protocol and are used without that (%s)",
+                backend.name,
+                len(listing.mended),
+                some,
+            )
         for line in sighting.told():
             log.warning("%s", line)
         self._told()
@@ -248,6 +256,7 @@ class Roster:
             error_kind=error,
             error_at=self._clock() if error else None,
             reason=backend.reason if error else None,
+            offers=None if backend.offers is None else " ".join(backend.offers),
             **more,
         )
         if error and self._warned.get(backend.name) != backend.reason:

@@ -131,19 +131,20 @@ class Caller:
         find: Find | None = None,
         memory: CallMemory | None = None,
         meta: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] | None = None,
         on_progress: Any = None,
     ) -> Called:
         """Call one card. Raises CallError for a server that is off.
 
         drafted, draft_id: the draft it came from, if known. find: the card of an id that may be suggested instead; None
-        suggests nothing. memory: of the connection that calls.
+        suggests nothing. memory: of the connection that calls. more: what else the request says, for the backend alone.
         """
         backend = self._backends.get(card.server)
         if backend is None:
             raise CallError(f"the server {card.server!r} is not running here: enable it in roster.json")
         memory = memory or self._memory
         before = memory.tried.get(card.id)
-        answer = await backend.call(card.name, arguments, meta=meta, on_progress=on_progress)
+        answer = await backend.call(card.name, arguments, meta=meta, more=more, on_progress=on_progress)
         if answer.report.cause is Cause.ANSWERED:
             called = Called(card, answer, judge(answer.report))
         else:

@@ -217,6 +217,7 @@ MIGRATIONS = (
         servers TEXT,                       -- the only servers it sees, as JSON; NULL: all
         created_at REAL NOT NULL
     ) WITHOUT ROWID""",
+    "ALTER TABLE servers ADD COLUMN offers TEXT",  # what it has besides tools: words of ours, space between
 )
 
 

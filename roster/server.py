@@ -1,8 +1,6 @@
 """The MCP server a client talks to: every backend tool as it is, or `draft` and `call`.
 
-Results leave as the backends sent them. The SDK would sieve what a handler returns down to the keys it knows, so the
-handlers here hand their results past it: they put the raw result in a box and return a stub, and a middleware swaps
-the one for the other once the SDK has done its checks.
+What is no tool - resources, prompts, logs, questions of a backend to the client - is in `forwarding`.
 """
 
 from __future__ import annotations
@@ -10,134 +8,63 @@ from __future__ import annotations
 import json
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
-from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 import anyio
+import anyio.abc
 import mcp_types as types
 from anyio import to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler, ToolsListChanged
+from mcp.server.subscriptions import InMemorySubscriptionBus, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
 from roster import __version__
 from roster.app import Roster
+from roster.backends import requester
 from roster.backends.mended import MendedStream
 from roster.briefs import shorten
 from roster.call import Called, checked_arguments, held_card, unknown_card
 from roster.cards import Card, Kind
-from roster.config import Config, Mode
-from roster.draft import DEFAULT_K, MAX_K, Draft, Drafted, DraftMemory, checked_k, checked_need
+from roster.config import Mode
+from roster.draft import Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, HeldCardError, RosterError
 from roster.failures import PLATFORM, FailureKind
+from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, announced, voice_of
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
+from roster.rawanswers import answer_raw, as_dict, raw_answers
 from roster.recorder import CallMemory
 from roster.registry import Entry
+from roster.welcome import five_tools, instructions
 
 __all__ = ["Connection", "Context", "RosterServer"]
 
 log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
+_CALL_KEYS = ("name", "arguments", "_meta")
 NOTIFY_LIMIT_S = 2.0
-UNSENT_PROGRESS = 1000
-"""Reports of progress that a client may leave unread in one call; the ones after that it does not get."""
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
-_SERVERS_NAMED = 24
-# Keys of `_meta` that belong to one connection and must not be sent on over another.
-_OWN_META = ("progressToken", "progress_token")
-_OWN_META_PREFIX = "io.modelcontextprotocol/"
-
-_STUB_KEYS = ("tools", "content", "isError")
-
-_box: ContextVar[dict[str, Any] | None] = ContextVar("roster_raw_answer", default=None)
-
 Context = ServerRequestContext["Connection", Any]
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 
 
 @dataclass(slots=True, eq=False)
-class Connection:
-    """What belongs to one client connection: its drafts, its last calls, and how to tell it that the list changed."""
+class Connection(Client):
+    """What belongs to one client connection: how to reach it, its drafts and its last calls.
 
+    group: for what outlives a request; only the connection of the SDK's own lifespan has one.
+    """
+
+    group: anyio.abc.TaskGroup | None = None
     drafts: DraftMemory = field(default_factory=DraftMemory)
     calls: CallMemory = field(default_factory=CallMemory)
-    session: ServerSession | None = None
-    servers: frozenset[str] | None = None
-    """The only servers that exist for this client; None: all."""
-
-    def sees(self, server: str) -> bool:
-        """Whether a server exists for this client."""
-        return self.servers is None or server in self.servers
-
-
-def summary(config: Config, servers: Collection[str] | None = None) -> str:
-    """What is behind this Roster, in one line that stays the same for as long as the config does."""
-    seen = config.servers.keys() if servers is None else config.servers.keys() & servers
-    names = sorted(name for name in seen if not config.servers[name].disabled)
-    if not names:
-        return "no servers yet"
-    more = f" and {len(names) - _SERVERS_NAMED} more" if len(names) > _SERVERS_NAMED else ""
-    return f"{', '.join(names[:_SERVERS_NAMED])}{more}"
-
-
-def five_tools(config: Config, servers: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """The two tools of five mode. They depend on the config alone, so a client never sees them change."""
-    return [
-        {
-            "name": "draft",
-            "title": "Find the right tools",
-            "description": (
-                f"Find the best tools for your next step. Behind this: {summary(config, servers)}. Say in one sentence "
-                "what you need to do; you get up to k matching tools with their inputs. Draft again for each new kind "
-                "of step."
-            ),
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "need": {"type": "string", "minLength": 1, "description": "What to do next, in plain words"},
-                    "k": {"type": "integer", "minimum": 1, "maximum": MAX_K, "default": DEFAULT_K},
-                },
-                "required": ["need"],
-            },
-            "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        },
-        {
-            "name": "call",
-            "title": "Use a tool",
-            "description": (
-                "Use a tool by its id from a draft. args must fit the `input` shown for it. Pass the draft_id along."
-            ),
-            "inputSchema": {
-                "type": "object",
-                "properties": {
-                    "tool": {"type": "string", "description": "The id of a starter"},
-                    "args": {"type": "object", "description": "The tool's own arguments"},
-                    "draft_id": {"type": "string"},
-                },
-                "required": ["tool"],
-            },
-        },
-    ]
-
-
-def instructions(config: Config, mode: Mode, servers: Collection[str] | None = None) -> str:
-    """What a client's model should know of this server."""
-    if mode is Mode.TRANSPARENT:
-        return f"Tools of several servers, named server__tool. Servers: {summary(config, servers)}."
-    return (
-        f"One way to every tool of: {summary(config, servers)}. For each step, `draft` the need in plain words, then "
-        "`call` one of the starters by id. If none fits, draft again in other words."
-    )
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -165,7 +92,6 @@ class RosterServer:
         self._connections: set[Connection] = set()
         self._calls: set[anyio.CancelScope] = set()
         self._bus = InMemorySubscriptionBus()
-        self._listen = ListenHandler(self._bus)
         self._first_request = anyio.Event()
         transparent = mode is Mode.TRANSPARENT
         self.server: Server[Connection] = Server(
@@ -176,9 +102,11 @@ class RosterServer:
             lifespan=self._lifespan,
             on_list_tools=self._list_tools,
             on_call_tool=self._call_transparent if transparent else self._call_five,
-            on_subscriptions_listen=self._listen if transparent else None,
         )
-        self.server.middleware.append(self._raw_answers)
+        self.forwarder = Forwarder(roster.pool, self._bus, lists=transparent)
+        Handlers(self.forwarder, mode).register(self.server)
+        self.server.middleware += [self._on_behalf, raw_answers]
+        roster.pool.switchboard.peer = self.forwarder
         if transparent:
             roster.on_change = self._list_changed
 
@@ -189,20 +117,24 @@ class RosterServer:
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Connection]) -> AsyncIterator[Connection]:
-        connection = Connection()
-        self.add(connection)
-        try:
-            yield connection
-        finally:
-            self.forget(connection)
+        async with anyio.create_task_group() as group:
+            connection = Connection(group=group)
+            self.add(connection)
+            try:
+                yield connection
+            finally:
+                self.forget(connection)
+                group.cancel_scope.cancel()
 
     def add(self, connection: Connection) -> None:
-        """Have a connection told that the list changed, until it is forgotten."""
+        """Have a connection told and asked things, until it is forgotten."""
         self._connections.add(connection)
+        self.forwarder.add(connection)
 
     def forget(self, connection: Connection) -> None:
         """A connection has ended."""
         self._connections.discard(connection)
+        self.forwarder.remove(connection)
 
     @asynccontextmanager
     async def running(self, *, at_once: bool = False) -> AsyncIterator[None]:
@@ -227,57 +159,60 @@ class RosterServer:
         """End every call in flight, with an answer that says so, and every stream of news."""
         for scope in list(self._calls):
             scope.cancel()
-        self._listen.close()
+        self.forwarder.close_streams()
 
     async def _index_after_first_request(self) -> None:
         # Loading an encoder takes the processor for half a second; the client's handshake comes first.
         await self._first_request.wait()
         await self.roster.keep_indexed()
 
-    # ----------------------------------------------------------------------------------------- raw answers
+    # ------------------------------------------------------------------------------------ every message first
 
-    async def _raw_answers(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware: let the SDK check and shape the stub, then answer with what the handler put in the box."""
-        if ctx.method != "initialize" and not self._first_request.is_set():
-            self._first_request.set()
-        if ctx.method in ("initialize", "server/discover"):
-            return self._introduced(ctx, await call_next(ctx))
-        if ctx.method not in ("tools/list", "tools/call"):
-            return await call_next(ctx)
-        box: dict[str, Any] = {}
-        token = _box.set(box)
+    async def _on_behalf(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: note down whose message this is, and say at the opening what there is."""
+        connection = self._connection_of(ctx)
+        voice = Voice(connection, ctx)
+        token = requester.set(voice)
         try:
-            shaped = await call_next(ctx)
+            if ctx.method not in ("initialize", "server/discover"):
+                self._first_request.set()
+                if ctx.method == "notifications/initialized":
+                    result = await call_next(ctx)
+                    await self.forwarder.ready(connection)
+                    return result
+                if voice.modern and voice.log_level:
+                    await self.forwarder.levels.at_least(voice.log_level)
+                if voice.modern and ctx.method in HOLDING:
+                    group = ctx.lifespan_context.group
+                    assert group is not None
+                    stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
+                    return await self.forwarder.bridge.run(voice, group, partial(call_next, ctx), stamp)
+                return await call_next(ctx)
+            connection.session = ctx.session
+            result = as_dict(await call_next(ctx))
+            if connection.servers is not None:
+                result["instructions"] = instructions(self.roster.config, self.mode, connection.servers)
+            # The SDK would announce whatever there is a handler for.
+            offers = await self._offers(connection)
+            return {**result, "capabilities": announced(self.mode, offers, tasks=not voice.modern)}
         finally:
-            _box.reset(token)
-        if "answer" not in box:
-            return shaped
-        # What the newer era adds to every result (resultType, the server's stamp) is in the shaped stub.
-        envelope = {key: value for key, value in _as_dict(shaped).items() if key not in _STUB_KEYS}
-        answer = box["answer"]
-        stamp = envelope.pop("_meta", None)
-        if stamp and isinstance(answer.get("_meta", {}), dict):
-            answer = {**answer, "_meta": {**stamp, **answer.get("_meta", {})}}
-        return {**envelope, **answer}
+            requester.reset(token)
 
-    def _introduced(self, ctx: Context, shaped: HandlerResult) -> HandlerResult:
-        """What a client is told of this server, as far as it exists for this client."""
-        told = _as_dict(shaped)
-        servers = self._connection_of(ctx).servers
-        if servers is not None:
-            told = {**told, "instructions": instructions(self.roster.config, self.mode, servers)}
-        if ctx.method == "initialize" and self.mode is Mode.TRANSPARENT:
-            # The SDK's HTTP server is not told of `options`, and would say that the list never changes.
-            capabilities = told["capabilities"]
-            told = {**told, "capabilities": {**capabilities, "tools": {**capabilities["tools"], "listChanged": True}}}
-        return told
+    async def _offers(self, connection: Connection) -> list[Collection[str] | None]:
+        """What each server has besides tools: as it says now, or as it said the last time; None if never."""
+        notes = await to_thread.run_sync(self.roster.catalogue.servers)
+        out: list[Collection[str] | None] = []
+        for name, backend in self.roster.pool.items():
+            if not connection.sees(name):
+                continue
+            noted = notes[name].offers if name in notes else None
+            out.append(backend.offers if backend.offers is not None else None if noted is None else noted.split())
+        return out
 
     @staticmethod
     def _answer(answer: dict[str, Any]) -> types.CallToolResult:
-        box = _box.get()
-        if box is not None:
-            box["answer"] = answer
-        return types.CallToolResult(content=[])
+        stub: types.CallToolResult = answer_raw("tools/call", answer)
+        return stub
 
     def _refuse(self, error: RosterError) -> types.CallToolResult:
         """An error result of our own: the words, and in five mode the failure block."""
@@ -302,10 +237,8 @@ class RosterServer:
             await to_thread.run_sync(self.roster.catalogue.refresh)
             cards = [entry.card for entry in self.roster.catalogue.living() if connection.sees(entry.card.said_server)]
             rows = [{**card.raw, "name": card.listed} for card in cards if card.kind is Kind.TOOL]
-        box = _box.get()
-        if box is not None:
-            box["answer"] = {"tools": rows}
-        return types.ListToolsResult(tools=[])
+        stub: types.ListToolsResult = answer_raw("tools/list", {"tools": rows})
+        return stub
 
     async def _list_changed(self) -> None:
         """Tell every client that has asked for the list that it is another one now."""
@@ -403,6 +336,9 @@ class RosterServer:
         drafted = connection.drafts.find(draft_id)
         called = await self._call(ctx, entry.card, args, drafted, draft_id if drafted is not None else None)
         answer = called.answer
+        if answer.error is not None and answer.error.code == types.URL_ELICITATION_REQUIRED:
+            # Not for the model: the client is to send the person to a page, and reads where from the error itself.
+            raise MCPError(answer.error.code, answer.error.message, answer.error.data)
         if called.failure is None:
             return self._answer(answer.result or {"content": []})
         block = _roster_block(called.wire())
@@ -416,6 +352,8 @@ class RosterServer:
         if not isinstance(id_, str):
             return None
         if self.roster.catalogue.find(id_) is None:
+            # A client that knows the name from somewhere else may call before anything was listed for the first time.
+            await self.roster.first_listings()
             await to_thread.run_sync(self.roster.catalogue.refresh)
         return self._seen(connection, id_)
 
@@ -440,49 +378,26 @@ class RosterServer:
     ) -> Called:
         if card.kind is Kind.SKILL:
             return await self.roster.skills.call(card, arguments)
-        meta = (ctx.params or {}).get("_meta")
-        passed = {
-            key: value
-            for key, value in (meta if isinstance(meta, Mapping) else {}).items()
-            if key not in _OWN_META and not key.startswith(_OWN_META_PREFIX)
-        }
-        wants_progress = isinstance(meta, Mapping) and meta.get("progressToken") is not None
-        connection = self._connection_of(ctx)
+        connection, voice = self._connection_of(ctx), voice_of(ctx)
         with anyio.CancelScope() as scope:
             self._calls.add(scope)
             try:
-                return await self.roster.caller.call(
+                called = await self.roster.caller.call(
                     card,
                     arguments,
                     drafted=drafted,
                     draft_id=draft_id,
                     find=partial(self._draftable, connection),
                     memory=connection.calls,
-                    meta=passed,
-                    on_progress=_bounded(ctx.session.report_progress) if wants_progress else None,
+                    meta=voice.meta,
+                    more={key: value for key, value in voice.params().items() if key not in _CALL_KEYS},
+                    on_progress=voice.on_progress,
                 )
             finally:
                 self._calls.discard(scope)
+            if called.answer.error is not None:
+                self.forwarder.asking.remember(called.answer.error, connection)
+            if called.answer.result is not None:
+                self.forwarder.remember(card.server, called.answer.result, connection)
+            return called
         raise CallError(f"Roster was stopped before {card.server} answered: the call may have been carried out")
-
-
-def _bounded(report: Progress) -> Progress:
-    """`report`, which waits for the client, without a queue that grows for as long as the client does not read."""
-    unsent = 0
-
-    async def report_in_turn(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal unsent
-        if unsent < UNSENT_PROGRESS:
-            unsent += 1
-            try:
-                await report(progress, total, message)
-            finally:
-                unsent -= 1
-
-    return report_in_turn
-
-
-def _as_dict(result: HandlerResult) -> dict[str, Any]:
-    if isinstance(result, dict):
-        return result
-    return result.model_dump(by_alias=True, mode="json", exclude_none=True) if result is not None else {}

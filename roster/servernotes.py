@@ -24,9 +24,10 @@ class ServerNote:
     error_kind: str | None = None
     error_at: float | None = None
     reason: str | None = None
+    offers: str | None = None  # what it has besides tools, space between
 
 
-_KEPT = ("tools", "rejected", "protocol", "version", "connect_ms", "listed_at", "error_kind", "error_at", "reason")
+_KEPT = tuple("tools rejected protocol version connect_ms listed_at error_kind error_at reason offers".split())
 
 
 class ServerNotes:
@@ -40,10 +41,10 @@ class ServerNotes:
         kept = ", ".join(f"{column} = coalesce(excluded.{column}, {column})" for column in _KEPT)
         rejected = json.dumps(note.rejected) if note.tools is not None else None
         self._db.execute(
-            "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
+            "INSERT INTO servers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) "
             f"ON CONFLICT DO UPDATE SET state = excluded.state, {kept}",
             (note.name, note.state, note.tools, rejected, note.protocol, note.version, note.connect_ms,
-             note.listed_at, note.error_kind, note.error_at, note.reason),
+             note.listed_at, note.error_kind, note.error_at, note.reason, note.offers),
         )  # fmt: skip
 
     def all(self) -> dict[str, ServerNote]:

@@ -21,7 +21,16 @@ The script's keys:
   (writes the argument `words` on stderr, then echoes), "crash" (the same, but ends instead), "babble" (writes its
   arguments on stdout as no message, then echoes).
 
-The script is read again at every request, and a change of it is announced with `notifications/tools/list_changed`.
+- `capabilities`: what `initialize` announces. `answers`: what other methods answer, by `METHOD NAME-OR-URI` or by
+  `METHOD`: {"result": ...} or {"error": ...}, as it is, or "silence". What is asked is the event `request`.
+- `tools` can also: "ask" (sends the client the requests in `asks`, one after the other, and answers with what came
+  back), "tell" (sends the notifications in `notes`, then echoes).
+- `modern`: true for a server of the newer era, which knows no handshake. There a tool can "input" (answers with
+  `result` until the request comes with `inputResponses`, then with the params it came with).
+- `asks`: requests that are sent to the client as soon as the handshake is over; answers are the event `answered`.
+
+The script is read again at every request. A change of it is announced with the notifications in `announce`, by default
+`notifications/tools/list_changed`.
 """
 
 from __future__ import annotations
@@ -29,6 +38,7 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import queue
 import sys
 import threading
 import time
@@ -67,7 +77,7 @@ class Scripted:
         return {"command": sys.executable, "args": ["-S", "-E", __file__, str(self._script), *arguments], **more}
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """What happened so far, oldest first: start, list, call, cancelled, end."""
+        """What happened so far, oldest first: start, opened, list, call, request, notified, answered ... end."""
         try:
             lines = self._events.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -165,6 +175,12 @@ async def raw(client: Any, method: str, meta: Mapping[str, Any] | None = None, *
 # ------------------------------------------------------------------------------------------ the program itself
 
 
+MODERN = "2026-07-28"
+MODERN_KEYS = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+
+_numbers = itertools.count(1)
+
+
 class Server:
     """Speaks MCP's older era on stdin and stdout, one line a message."""
 
@@ -172,6 +188,7 @@ class Server:
         self._path, self._events = script, script.with_suffix(".events")
         self._lock = threading.Lock()
         self._held: list[tuple[Any, dict[str, Any]]] = []
+        self._answers: dict[str, queue.Queue[dict[str, Any]]] = {}
         self._running: dict[Any, str] = {}
         self.script = self._read()
 
@@ -204,6 +221,8 @@ class Server:
             message = json.loads(line)
             if "method" in message:
                 self._hear(message["method"], message.get("id"), message.get("params") or {})
+            elif message["id"] in self._answers:
+                self._answers[message["id"]].put(message)
         self.note("end")
         if self.script.get("start") == "deaf":
             threading.Event().wait()
@@ -214,17 +233,32 @@ class Server:
             time.sleep(0.02)
             if (now := self._path.stat().st_ino) != last:
                 last = now
-                self._send(method="notifications/tools/list_changed")
+                for note in self._read().get("announce", [{"method": "notifications/tools/list_changed"}]):
+                    self._send(**note)
 
     def _hear(self, method: str, id_: Any, params: dict[str, Any]) -> None:
         if method == "notifications/cancelled":
             self.note("cancelled", tool=self._running.get(params.get("requestId")))
         if id_ is None:
+            self.note("notified", method=method, params=params)
+            if method == "notifications/initialized":
+                threading.Thread(target=self._ask_all, args=(self.script.get("asks", []),), daemon=True).start()
             return
         self.script = self._read()
         match method:
             case "initialize":
+                self.note("opened", params=params)
                 self._initialize(id_, params)
+            case "subscriptions/listen" if self.script.get("modern"):
+                # The stream is open for as long as this has no answer.
+                self.note("request", method=method, params=params)
+                meta = {"io.modelcontextprotocol/subscriptionId": id_}
+                told = {"notifications": params["notifications"], "_meta": meta}
+                self._send(method="notifications/subscriptions/acknowledged", params=told)
+            case "server/discover" if self.script.get("modern"):
+                self.note("opened", params=params)
+                capabilities = self.script.get("capabilities", {"tools": {}})
+                self._send(id=id_, result={"supportedVersions": [MODERN], "capabilities": capabilities, **MODERN_KEYS})
             case "tools/list":
                 self._list(id_, params)
             case "tools/call":
@@ -234,9 +268,33 @@ class Server:
             case "ping":
                 self._send(id=id_, result={})
             case _:
-                self._send(id=id_, error={"code": -32601, "message": f"Method not found: {method}"})
+                self.note("request", method=method, params=params)
+                answers, named = self.script.get("answers", {}), params.get("uri") or params.get("name")
+                unknown = {"error": {"code": -32601, "message": f"Method not found: {method}"}}
+                answer = answers.get(f"{method} {named}") or answers.get(method) or unknown
+                if answer != "silence":
+                    self._send(id=id_, **answer)
+
+    def _ask_all(self, asks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Send these requests to the client, one after the other, and what it answers."""
+        answers = []
+        for ask in asks:
+            id_ = f"q{next(_numbers)}"
+            self._answers[id_] = queue.Queue()
+            self._send(id=id_, **ask)
+            answer = self._answers[id_].get()
+            answers.append({key: value for key, value in answer.items() if key in ("result", "error")})
+            self.note("answered", method=ask["method"], answer=answers[-1])
+        return answers
+
+    def _ask(self, id_: Any, how: dict[str, Any]) -> None:
+        self._send(id=id_, result={"content": [{"type": "text", "text": json.dumps(self._ask_all(how["asks"]))}]})
 
     def _initialize(self, id_: Any, params: dict[str, Any]) -> None:
+        if self.script.get("modern"):
+            data = {"supported": [MODERN], "requested": params["protocolVersion"]}
+            self._send(id=id_, error={"code": -32022, "message": "Unsupported protocol version", "data": data})
+            return
         if self.script.get("start") == "hang":
             return
         if self.script.get("start") == "refuse":
@@ -247,7 +305,7 @@ class Server:
             id=id_,
             result={
                 "protocolVersion": params["protocolVersion"],
-                "capabilities": {"tools": {"listChanged": True}},
+                "capabilities": self.script.get("capabilities", {"tools": {"listChanged": True}}),
                 "serverInfo": {"name": self._path.stem, "version": self.script.get("version", "1")},
             },
         )
@@ -262,7 +320,7 @@ class Server:
         more: dict[str, Any] = {"nextCursor": str(page + 1)} if page + 1 < len(pages) else {}
         if self.script.get("repeat_cursor"):
             more = {"nextCursor": str(len(pages) - 1)}
-        self._send(id=id_, result={"tools": pages[page], **more})
+        self._send(id=id_, result={"tools": pages[page], **more, **(MODERN_KEYS if self.script.get("modern") else {})})
         if self.script.get("exit_listed"):
             os._exit(0)
 
@@ -298,6 +356,17 @@ class Server:
                 threading.Thread(target=self._progress, args=(id_, params, how), daemon=True).start()
             case "gate":
                 threading.Thread(target=self._gate, args=(id_, params, how), daemon=True).start()
+            case "ask":
+                threading.Thread(target=self._ask, args=(id_, how), daemon=True).start()
+            case "input" if "inputResponses" not in params:
+                self._send(id=id_, result=how["result"])
+            case "input":
+                content = [{"type": "text", "text": json.dumps(params)}]
+                self._send(id=id_, result={"content": content, "resultType": "complete"})
+            case "tell":
+                for note in how["notes"]:
+                    self._send(**note)
+                self._echo(id_, params)
             case "batch":
                 self._held.append((id_, params))
                 if len(self._held) == how["size"]:

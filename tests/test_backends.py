@@ -8,19 +8,18 @@ import os
 import signal
 import socket
 import stat
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
 import pytest
-import uvicorn
+from asgi import listening
 from fakes import tool
 from mcp.server.lowlevel.server import Server
 from mcp.server.sse import SseServerTransport
-from scripted_backend import SECRET_ENVIRONMENT, Scripted, alive, plainly, running, until
+from scripted_backend import SECRET_ENVIRONMENT, Scripted, alive, running, until
 from starlette.applications import Starlette
 from starlette.responses import Response
 from starlette.routing import Mount, Route
@@ -63,7 +62,7 @@ def text(answer: backend.Answer) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------------ listing
 
 
-BAD = {**tool("bad"), "inputSchema": {"type": ["object", "null"]}}
+BAD = {**tool("bad"), "inputSchema": {"type": "array"}}
 METHOD_NOT_FOUND = {"code": -32601, "message": "Method not found"}
 
 
@@ -123,6 +122,37 @@ async def test_an_input_schema_without_a_type_is_mended(home: Home, tmp_path: Pa
     async with running(home, {"lax": server.entry()}) as roster:
         kept = schema if isinstance(schema, dict) else {}
         assert row_of(roster, "lax__lax") == {**row, "inputSchema": {"type": "object", **kept}}
+
+
+@pytest.mark.parametrize(
+    ("broken", "without"),
+    [
+        ({"outputSchema": {"type": "array"}}, "outputSchema"),
+        ({"outputSchema": {"$ref": "#/$defs/x"}}, "outputSchema"),
+        ({"execution": {"taskSupport": "sometimes"}}, "execution"),
+        ({"icons": [{"later": 1}], "annotations": 7}, "icons annotations"),
+    ],
+)
+async def test_an_optional_key_that_breaks_the_protocol_costs_itself_alone(
+    home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: dict[str, Any], without: str
+) -> None:
+    """The tool is listed without it and can be called; what was left out is named in the log."""
+    row = tool("odd", "d", title="T")
+    server = Scripted(tmp_path, "box", rows=[{**row, **broken}])
+
+    async with running(home, {"box": server.entry()}) as roster:
+        assert row_of(roster, "box__odd") == row
+        assert (await roster.pool["box"].call("odd", {})).result is not None
+        assert roster.writer.registry.servers.all()["box"].rejected == ()
+    assert [key for key in without.split() if f"{key} was left out" not in caplog.text] == []
+
+
+async def test_an_input_schema_of_object_or_null_is_one_of_object(home: Home, tmp_path: Path) -> None:
+    """Arguments are never anything else."""
+    server = Scripted(tmp_path, "box", rows=[{**tool("lax"), "inputSchema": {"type": ["null", "object"], "x": 1}}])
+
+    async with running(home, {"box": server.entry()}) as roster:
+        assert row_of(roster, "box__lax")["inputSchema"] == {"type": "object", "x": 1}
 
 
 async def test_a_row_keeps_every_key_it_came_with(home: Home, tmp_path: Path) -> None:
@@ -433,22 +463,6 @@ def _free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
-
-
-@asynccontextmanager
-async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
-    """An ASGI app on a port of the loopback, a free one unless told; its address."""
-    # Without the websockets library, whose import warns; nothing here speaks that.
-    settings = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1, lifespan="on")
-    server = uvicorn.Server(settings)
-    with plainly(), socket.socket() as door:
-        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        door.bind(("127.0.0.1", port))
-        async with anyio.create_task_group() as group:
-            group.start_soon(server.serve, [door])
-            await until(lambda: server.started)
-            yield f"http://127.0.0.1:{door.getsockname()[1]}"
-            server.should_exit = True
 
 
 class Guard:

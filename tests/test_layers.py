@@ -31,10 +31,11 @@ history lexical encoder dense playbook tokens vectorstore servernotes driftlog h
 sighting
 registry reviews
 ranking alternates
-backends
-catalogue
+backends rawanswers
+catalogue forwarding
 reindex learning
 draft lint
+welcome
 recorder inspection
 call
 skills
@@ -49,8 +50,8 @@ cli
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
 # Who alone may know an outside library.
 ALONE = {
-    "mcp": {"backends", "server", "serve", "demo", "gate", "web"},
-    "mcp_types": {"backends", "server", "serve", "demo"},
+    "mcp": {"backends", "rawanswers", "forwarding", "server", "serve", "demo", "gate", "web"},
+    "mcp_types": {"backends", "rawanswers", "forwarding", "server", "serve", "demo"},
     "uvicorn": {"web"},
     "starlette": {"gate", "web"},
     "faiss": {"dense"},

@@ -164,7 +164,7 @@ def test_a_card_that_never_changed_has_nothing_to_show(run: Run, cal: Scripted) 
     """It is known, so that is no error."""
     run("reindex")
     assert run("drift", ID).out == f"No change of {ID} is on record.\n"
-    assert run("drift", ID, "--json").json() == {"events": []}
+    assert run("drift", ID, "--json").json() == {"events": [], "findings": {}}
 
 
 def test_an_upgraded_server_is_one_line_and_accepted_as_one(run: Run, home: Home, tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ async def test_an_unknown_tool_is_a_protocol_error(home: Home, tmp_path: Path, e
             assert caught.value.code == -32602
 
 
+async def test_a_tool_may_be_called_before_anything_was_listed(home: Home, tmp_path: Path, era: str) -> None:
+    """On the very first start too: the call waits for its server's first listing, as it would for the server."""
+    server = Scripted(tmp_path, "box", rows=[tool("t")])
+
+    async with running(home, {"box": server.entry()}, settled=False) as roster, client_of(roster, era) as client:
+        assert not (await client.call_tool("box__t", {})).is_error
+
+
 async def test_equal_tool_names_of_two_servers_are_both_callable(home: Home, tmp_path: Path, era: str) -> None:
     """Also those that would read the same once joined: `a` with `b__c`, and `a__b` with `c`."""
     servers = [

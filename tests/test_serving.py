@@ -24,7 +24,7 @@ from roster.database import open_database
 
 REPOSITORY = Path(__file__).parents[1]
 DEADLINE_S = 60.0
-END_S = 15.0
+END_S = 60.0
 CALENDAR = [tool("add_event", "Add an event to the calendar"), tool("list_events", "List the events of a day")]
 NEED = "put a meeting into my calendar"
 

@@ -695,6 +695,8 @@ def test_nothing_in_a_listing_reaches_the_terminal_but_text(calendar: Scripted, 
     bad = {"name": f"bad{evil}{MEGABYTE}", "inputSchema": {"type": "array"}}
     rows = [tool("add_event", f"Add an {evil} event [red]{evil}"), bad, tool(f"odd{evil}name", f"An odd {evil} one")]
     calendar.says(rows=rows)
+    assert command("reindex")[0] == 0
+    assert command("unquarantine", "calendar__*", "--yes")[0] == 0  # a review would keep them from being drafted
     printed = []
     for words in (["reindex"], ["status"], ["draft", f"an event {evil}"], ["draft", f"an event {evil}", "--explain"]):
         status, out, err = command(*words)

@@ -9,39 +9,33 @@ from __future__ import annotations
 import logging
 import os
 import random
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.client.session import ClientSession
 from mcp.shared.exceptions import MCPError
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
-from pydantic import ValidationError
 
-from roster import __version__
-from roster.answers import seconds_of
-from roster.backends.mended import MendedStream
+from roster.backends.exchange import Answer, exchange
+from roster.backends.flights import Flights
+from roster.backends.link import Link, Progress, open_link
+from roster.backends.switchboard import Switchboard
 from roster.backends.transports import (
     CONNECTION_CLOSED,
     ErrorKind,
-    HttpRefusal,
     error_kind,
     first_leaf,
-    http_refusal,
     log_file,
     open_transport,
     remedy,
 )
-from roster.backends.wire import Listing, Tap, list_tools, raw_result
+from roster.backends.wire import Listing, Rows, list_rows, list_tools
 from roster.config import ServerSpec, Transport
 from roster.errors import VariableError
-from roster.outcomes import CallReport, Cause
+from roster.outcomes import Cause
 
 __all__ = ["Answer", "Backend", "State"]
 
@@ -49,12 +43,10 @@ log = logging.getLogger(__name__)
 
 BACKOFF_S = (1.0, 60.0)
 RELIST_PAUSE_S = 0.2
-LOSS_PAUSE_S = 0.2
 HELD_S = 60.0
 PLACE_WAIT_S = 3.0
 OWED_PAUSE_S = 30.0
-UNSUPPORTED_VERSION = -32022
-INVALID_REQUEST = -32600
+MAX_ROUNDS = 10
 
 
 class State(StrEnum):
@@ -67,18 +59,8 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A finished call: the backend's own result, or its own error, or neither when it never gave one."""
-
-    report: CallReport
-    result: dict[str, Any] | None = None
-    error: types.ErrorData | None = None
-
-
 ListingSink = Callable[["Backend", Listing], Awaitable[bool]]
 """Takes a listing in; False when it could not and should be told again later."""
-Progress = Callable[[float, float | None, str | None], Awaitable[None]]
 StateSink = Callable[["Backend"], Awaitable[None]]
 
 
@@ -94,6 +76,7 @@ class Backend:
         places: anyio.CapacityLimiter,
         on_listing: ListingSink,
         on_state: StateSink,
+        switchboard: Switchboard | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
@@ -102,6 +85,7 @@ class Backend:
         self.error: ErrorKind | None = None
         self.reason = ""
         self.protocol: str | None = None
+        self.offers: tuple[str, ...] | None = None
         self.version: str | None = None
         self.connect_ms: float | None = None
         self.listed = False
@@ -110,8 +94,8 @@ class Backend:
         self._places = places
         self._on_listing, self._on_state = on_listing, on_state
         self._environ = os.environ if environ is None else environ
-        self._session: ClientSession | None = None
-        self._tap: Tap | None = None
+        self._switchboard = switchboard or Switchboard()
+        self._link: Link | None = None
         self._stop = anyio.Event()
         self._relist = False
         self._attention = anyio.Event()
@@ -184,70 +168,70 @@ class Backend:
         begun = anyio.current_time()
         with anyio.CancelScope(deadline=begun + self.spec.start_timeout_s) as scope:
             streams = open_transport(self.spec, transport, self._environ, self._log_file)
-            async with self._session_over(streams) as session:
-                await self._open(session)
-                listing = await list_tools(session)
+            async with open_link(streams, on_closed=self._wake, on_ask=self._ask, on_note=self._hear) as link:
+                await link.handshake()
+                self.protocol, self.version, self.offers = link.protocol, link.version, link.offers
+                listing = await list_tools(link.session)
                 scope.deadline = float("inf")
                 self._release()
                 self.connect_ms = (anyio.current_time() - begun) * 1000
-                self._session, self.error, self.reason = session, None, ""
+                self._link, self.error, self.reason = link, None, ""
                 await self._move(State.READY)
                 try:
                     self._owed = not await self._on_listing(self, listing)
                     self.listed = True
                     self._announce()
-                    await self._stay(session)
+                    async with anyio.create_task_group() as group:
+                        group.start_soon(self._connect_peer)
+                        group.start_soon(link.listen)
+                        await self._stay(link)
+                        group.cancel_scope.cancel()
                 finally:
-                    self._session = None
+                    self._link = None
         if scope.cancelled_caught:
             raise TimeoutError(f"no answer within {self.spec.start_timeout_s:g} s")
 
-    @asynccontextmanager
-    async def _session_over(self, transport: Any) -> AsyncIterator[ClientSession]:
-        async with transport as (read, write):
-            mended = MendedStream(read)
-            tap = self._tap = Tap(JSONRPCDispatcher(mended, write), on_closed=self._wake)
-            info = types.Implementation(name="roster", version=__version__)
-            async with ClientSession(dispatcher=tap, client_info=info, message_handler=self._hear) as session:
-                yield session
+    async def _connect_peer(self) -> None:
+        if self._switchboard.peer is not None:
+            try:
+                await self._switchboard.peer.connected(self)
+            except Exception as error:  # noqa: BLE001 - the end of a task; the connection itself is sound
+                log.warning("%s: what clients want of it could not be told (%s)", self.name, type(error).__name__)
 
-    async def _open(self, session: ClientSession) -> None:
-        """The handshake, in the older era first: only there can a server ask back or announce changes by itself."""
-        try:
-            await session.initialize()
-        except MCPError as error:
-            if error.code != UNSUPPORTED_VERSION:
-                raise
-            await session.discover()
-        self.protocol = session.protocol_version
-        info = session.server_info
-        self.version = f"{info.name} {info.version}".strip() if info else None
-
-    async def _stay(self, session: ClientSession) -> None:
+    async def _stay(self, link: Link) -> None:
         """Wait for a stop, a loss, or a changed list, which is read again after a short pause."""
-        while not self._stop.is_set() and not (self._tap is not None and self._tap.closed):
+        while not self._stop.is_set() and not link.closed:
             with anyio.move_on_after(OWED_PAUSE_S if self._owed else None) as waited:
                 await self._attention.wait()
             self._attention = anyio.Event()
             if self._relist or waited.cancelled_caught:
                 await anyio.sleep(RELIST_PAUSE_S)
                 self._relist = False
-                self._owed = not await self._list_again(session)
+                self._owed = not await self._list_again(link)
 
-    async def _list_again(self, session: ClientSession) -> bool:
+    async def _list_again(self, link: Link) -> bool:
         """Read the list once more; False when it has to be tried again later. Calls in flight are not touched."""
         try:
             with anyio.fail_after(self.spec.start_timeout_s):
-                listing = await list_tools(session)
+                listing = await list_tools(link.session)
         except (MCPError, TimeoutError) as error:
             log.warning("%s: its changed list could not be read (%s)", self.name, type(error).__name__)
-            return self._tap is not None and self._tap.closed
+            return link.closed
         return await self._on_listing(self, listing)
 
-    async def _hear(self, message: Any) -> None:
-        if isinstance(message, types.ToolListChangedNotification):
+    async def _hear(self, method: str, params: Mapping[str, Any]) -> None:
+        if method == "notifications/tools/list_changed":
+            # The list is read before anybody is told of it.
             self._relist = True
             self._wake()
+        elif self._switchboard.peer is not None:
+            await self._switchboard.peer.noted(self, method, params)
+
+    async def _ask(self, method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+        if self._switchboard.peer is None:
+            raise MCPError(types.METHOD_NOT_FOUND, f"No client is connected that could answer {method}")
+        with self.flights.asking():
+            return await self._switchboard.peer.asked(self, method, params)
 
     async def _failed(self, error: BaseException) -> None:
         ready = self.state is State.READY
@@ -303,83 +287,86 @@ class Backend:
         arguments: Mapping[str, Any] | None,
         *,
         meta: Mapping[str, Any] | None = None,
+        more: Mapping[str, Any] | None = None,
         on_progress: Progress | None = None,
     ) -> Answer:
-        """Carry out one call. Cancelling this cancels it at the backend. Never raises for what a backend does."""
-        begun = anyio.current_time()
-        refusal = HttpRefusal()
+        """Carry out one call. Cancelling this cancels it at the backend. Never raises for what a backend does.
 
-        def report(cause: Cause, code: int | None = None, error: BaseException | None = None) -> CallReport:
-            name = type(error).__name__ if error is not None else None
-            elapsed_ms = (anyio.current_time() - begun) * 1000
-            wait_s = seconds_of(refusal.retry_after, time.time()) if refusal.retry_after else None
-            return CallReport(cause, elapsed_ms, code, name, refusal.status, retry_after_s=wait_s)
+        more: what else the request is to say beside name, arguments and `_meta`.
+        """
+        params: dict[str, Any] = {**(more or {}), "name": tool}
+        if arguments is not None:
+            params["arguments"] = dict(arguments)
+        if meta:
+            params["_meta"] = dict(meta)
+        answer = await self.request("tools/call", params, on_progress=on_progress)
+        result = answer.result
+        if result is None:
+            return answer
+        if result.get("content", []) is None:
+            # It can only mean that there is none, and strict clients refuse it.
+            result = {**result, "content": []}
+        if not isinstance(result.get("content", []), list):
+            return Answer(replace(answer.report, cause=Cause.MALFORMED))
+        failed = result.get("isError") is True
+        return Answer(replace(answer.report, cause=Cause.TOOL_ERROR) if failed else answer.report, result=result)
 
-        for attempt in (1, 2):
-            session, tap = await self._usable(), self._tap
-            if session is None:
-                return Answer(report(Cause.UNREACHABLE))
-            try:
-                with http_refusal() as refusal:
-                    result = await self._send(session, tool, arguments, meta, on_progress)
-            except TimeoutError as error:
-                return Answer(report(Cause.TIMEOUT, error=error))
-            except MCPError as error:
-                if self._session_gone(error):
-                    # The server said it does not know this session, so it did not read the call: once more is safe.
-                    if tap is not None:
-                        tap.close()
-                    if attempt == 1:
-                        self._session = None
-                        continue
-                    return Answer(report(Cause.UNREACHABLE, error.code))
-                if error.code == CONNECTION_CLOSED and await self._lost(tap, error):
-                    return Answer(report(Cause.DISCONNECTED, error.code))
-                return Answer(report(Cause.RPC_ERROR, error.code), error=error.error)
-            except (anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, OSError) as error:
-                return Answer(report(Cause.DISCONNECTED, error=error))
-            except ValidationError as error:
-                return Answer(report(Cause.MALFORMED, error=error))
-            if not isinstance(result.get("content", []), list):
-                return Answer(report(Cause.MALFORMED))
-            failed = result.get("isError") is True
-            return Answer(report(Cause.TOOL_ERROR if failed else Cause.ANSWERED), result=result)
-        raise AssertionError("unreachable")
-
-    async def _send(
+    async def request(
         self,
-        session: ClientSession,
-        tool: str,
-        arguments: Mapping[str, Any] | None,
-        meta: Mapping[str, Any] | None,
-        on_progress: Progress | None,
-    ) -> dict[str, Any]:
-        limit = self.spec.call_timeout_s
-        with anyio.CancelScope(deadline=anyio.current_time() + limit) as scope:
+        method: str,
+        params: Mapping[str, Any],
+        *,
+        on_progress: Progress | None = None,
+        limit_s: float | None = None,
+    ) -> Answer:
+        """Send one request and take its raw result, connecting first if need be. Never raises for what a backend does.
 
-            async def pass_on(progress: float, total: float | None, message: str | None) -> None:
-                # A backend that reports progress is not hung: its time starts again.
-                scope.deadline = anyio.current_time() + limit
-                if on_progress is not None:
-                    await on_progress(progress, total, message)
+        Cancelling this cancels it at the backend. limit_s: how long it may stay silent; by default, as configured.
+        """
+        limit_s = limit_s or self.spec.call_timeout_s
 
-            parameters = types.CallToolRequestParams(
-                name=tool,
-                arguments=dict(arguments) if arguments is not None else None,
-                _meta=dict(meta) if meta else None,  # type: ignore[arg-type]
-            )
-            request = types.CallToolRequest(params=parameters)
-            return await raw_result(
-                lambda: session.send_request(
-                    request, types.CallToolResult, progress_callback=pass_on if on_progress else None
-                )
-            )
-        raise TimeoutError(f"no answer within {limit:g} s")
+        async def send(link: Link) -> dict[str, Any]:
+            """The raw result; a backend that wants to know something first, as newer ones do, is told by a client."""
+            sent = params
+            for _ in range(MAX_ROUNDS):
+                result = await link.request(method, sent, limit_s, on_progress)
+                peer = self._switchboard.peer
+                if result.get("resultType") != "input_required" or peer is None:
+                    return result
+                told = await peer.fulfil(self, result)
+                if told is None:
+                    return result
+                sent = {**params, **told}
+            raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
 
-    async def _usable(self) -> ClientSession | None:
-        """The session, connecting first if need be; None when one attempt failed or took too long."""
+        return await exchange(self._usable, send, remote=self.spec.transport is not Transport.STDIO)
+
+    async def rows(self, method: str, key: str) -> Rows | None:
+        """Every page of a list method; None when there is no connection, or it could not be had."""
+        link = self._link
+        if link is None or link.closed:
+            return None
+        try:
+            with anyio.fail_after(self.spec.start_timeout_s):
+                return await list_rows(link.session, method, key)
+        except (MCPError, TimeoutError, anyio.ClosedResourceError, anyio.BrokenResourceError) as error:
+            log.warning("%s: %s could not be read (%s)", self.name, method, type(error).__name__)
+            return None
+
+    @property
+    def link(self) -> Link | None:
+        """The open connection, if there is one."""
+        return self._link if self._live() else None
+
+    @property
+    def flights(self) -> Flights:
+        """What is under way here."""
+        return self._link.flights if self._link is not None else Flights()
+
+    async def _usable(self) -> Link | None:
+        """The link, connecting first if need be; None when one attempt failed or took too long."""
         if self._live():
-            return self._session
+            return self._link
         asked = self._attempts
         self._wanted = True
         self._wake()
@@ -388,21 +375,7 @@ class Backend:
                 if self._attempts > asked or self.state is State.STOPPED:
                     return None
                 await self._changed.wait()
-        return self._session if self._live() else None
+        return self._link if self._live() else None
 
     def _live(self) -> bool:
-        return self._session is not None and self._tap is not None and not self._tap.closed
-
-    def _session_gone(self, error: MCPError) -> bool:
-        remote = self.spec.transport is not Transport.STDIO
-        return remote and error.code == INVALID_REQUEST and "session" in error.message.lower()
-
-    async def _lost(self, tap: Tap | None, error: MCPError) -> bool:
-        """Whether -32000 is the SDK's "connection closed" and not a server's own use of that code."""
-        if tap is not None and self.spec.transport is Transport.STDIO:
-            # The calls in flight hear of the end a moment before the connection's own end is known.
-            with anyio.move_on_after(LOSS_PAUSE_S):
-                await tap.ended.wait()
-        if tap is not None and tap.closed:
-            return True
-        return self.spec.transport is not Transport.STDIO and "reconnection attempts" in error.message
+        return self._link is not None and not self._link.closed

@@ -10,6 +10,7 @@ import anyio
 from anyio import to_thread
 
 from roster.backends.backend import Backend, ListingSink, StateSink
+from roster.backends.switchboard import Switchboard
 from roster.backends.transports import cut_logs
 from roster.config import Config, Home
 
@@ -35,6 +36,7 @@ class Pool(Mapping[str, Backend]):
         environ: Mapping[str, str] | None = None,
     ) -> None:
         places = anyio.CapacityLimiter(STARTING_AT_ONCE)
+        self.switchboard = Switchboard()
         self._scope: anyio.CancelScope | None = None
         self._logs = home.logs
         self._backends = {
@@ -45,6 +47,7 @@ class Pool(Mapping[str, Backend]):
                 places=places,
                 on_listing=on_listing,
                 on_state=on_state,
+                switchboard=self.switchboard,
                 environ=environ,
             )
             for name, spec in config.servers.items()

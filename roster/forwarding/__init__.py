@@ -1,0 +1,9 @@
+"""What passes between clients and backends besides tool calls: resources, prompts, logs, questions to the client."""
+
+from roster.forwarding.bridge import HOLDING
+from roster.forwarding.clients import Client, Voice
+from roster.forwarding.forwarder import Forwarder
+from roster.forwarding.handlers import Handlers, voice_of
+from roster.forwarding.offers import announced
+
+__all__ = ["HOLDING", "Client", "Forwarder", "Handlers", "Voice", "announced", "voice_of"]

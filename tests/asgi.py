@@ -1,0 +1,28 @@
+"""An ASGI app on a real port of the loopback, for tests of what a remote server does."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+from scripted_backend import plainly, until
+
+
+@asynccontextmanager
+async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
+    """An ASGI app on a port of the loopback, a free one unless told; its address."""
+    # Without the websockets library, whose import warns; nothing here speaks that.
+    settings = uvicorn.Config(app, log_config=None, ws="none", timeout_graceful_shutdown=1, lifespan="on")
+    server = uvicorn.Server(settings)
+    with plainly(), socket.socket() as door:
+        door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        door.bind(("127.0.0.1", port))
+        async with anyio.create_task_group() as group:
+            group.start_soon(server.serve, [door])
+            await until(lambda: server.started)
+            yield f"http://127.0.0.1:{door.getsockname()[1]}"
+            server.should_exit = True
