@@ -99,6 +99,67 @@ def serve(
         service.serve_stdio(five=five, transparent=transparent)
 
 
+Clients = Annotated[
+    list[str] | None, typer.Option("--client", help="Only this client (claude-code, cursor, …); repeatable.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done and do nothing.")]
+
+
+@app.command()
+def init(
+    client: Clients = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", help="Import this project's servers too; else the directory's.")
+    ] = None,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import the servers of every MCP client on this machine into roster.json. Their files stay as they are."""
+    from roster.clients import commands
+
+    out = _print_json if as_json else None
+    raise typer.Exit(commands.init(clients=client or [], project=project, dry_run=dry_run, out=out))
+
+
+@app.command()
+def sync(
+    client: Clients = None,
+    keep: Annotated[
+        list[str] | None, typer.Option("--keep", help="Leave this server in the clients; repeatable.")
+    ] = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", help="Change this project's own files too, which may be shared.")
+    ] = None,
+    dry_run: DryRun = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Replace the servers that Roster routes by Roster in each client's file. Shows how first; `eject` undoes it."""
+    from roster.clients import commands
+
+    out = _print_json if as_json else None
+    ask = None if yes else _ask
+    raise typer.Exit(
+        commands.sync(clients=client or [], keep=keep or [], project=project, dry_run=dry_run, ask=ask, out=out)
+    )
+
+
+@app.command()
+def eject(
+    client: Clients = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write the bytes from before the first sync, whatever changed since.")
+    ] = False,
+    dry_run: DryRun = False,
+    as_json: AsJson = False,
+) -> None:
+    """Give the clients their files back as they were before `sync`. Needs neither roster.json nor a network."""
+    from roster.clients import commands
+
+    out = _print_json if as_json else None
+    raise typer.Exit(commands.eject(clients=client or [], force=force, dry_run=dry_run, out=out))
+
+
 @app.command()
 def draft(
     need: Annotated[str, typer.Argument(help="What to do next, in plain words.")],
