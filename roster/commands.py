@@ -31,7 +31,7 @@ from roster.registry import ServerNote
 from roster.reindex import embed_missing
 from roster.terminal import Out, plain, when
 
-__all__ = ["draft", "lint", "reindex", "status", "unquarantine"]
+__all__ = ["draft", "lint", "reindex", "sight_all", "status", "unquarantine"]
 
 _STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
 
@@ -85,7 +85,7 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
     begun = time.perf_counter()
     with open_roster(config, home) as roster:
         roster.warm_up()
-        anyio.run(_sight_all, roster)
+        anyio.run(sight_all, roster)
         roster.catalogue.refresh()
         if full:
             roster.forget_vectors()
@@ -126,7 +126,8 @@ def _exit_if(nobody: bool) -> None:
         raise RosterError("no server answered; what was on file is kept")
 
 
-async def _sight_all(roster: Roster) -> None:
+async def sight_all(roster: Roster) -> None:
+    """Ask every server of an opened Roster for its tools, with a progress bar on stderr; done when all settled."""
     with _progress("asking servers") as on_progress:
         async with roster.running(), anyio.create_task_group() as group:
             total = len(roster.pool)

@@ -38,6 +38,7 @@ call
 app
 server explain
 serve commands records demo evaluation
+receipt
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
