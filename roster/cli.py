@@ -163,7 +163,7 @@ def receipt(
         bool, typer.Option("--connect", help="Ask the servers that never were for their tools.")
     ] = False,
     named: Annotated[bool, typer.Option("--named", help="Call servers and tools by name, not by number.")] = False,
-    svg: Annotated[Path | None, typer.Option("--svg", help="Write a picture to this file as well.")] = None,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write an SVG picture to this file as well.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """What each MCP client's context costs, now and with Roster. Changes no file of theirs; shows no name unasked."""

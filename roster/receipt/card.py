@@ -11,7 +11,17 @@ from rich.text import Text
 from roster.receipt.labels import Labels
 from roster.receipt.ledger import Bill, Case, Use
 from roster.receipt.receipt import Receipt
-from roster.receipt.words import case_name, cost_now, counted_with, in_drafts, left_out, number, percent, ranged
+from roster.receipt.words import (
+    case_name,
+    cost_now,
+    counted,
+    counted_with,
+    in_drafts,
+    left_out,
+    number,
+    percent,
+    ranged,
+)
 from roster.terminal import plain
 
 __all__ = ["print_card"]
@@ -49,7 +59,7 @@ def print_card(receipt: Receipt, labels: Labels, console: Console | None = None)
         console.print(table, width=width)
     console.print()
     for note in [*counted_with(receipt), *left_out(receipt)]:
-        for line in wrap(note, width):
+        for line in wrap(note, width, break_on_hyphens=False):
             say(line, "dim")
 
 
@@ -64,7 +74,7 @@ def _print_bill(receipt: Receipt, one: Bill, labels: Labels, console: Console, w
     owned = one.owned
     on = sum(use.on for use in owned.uses)
     head = Text(owned.title, style="bold cyan")
-    head.append(f": {on} server{'' if on == 1 else 's'}, {one.tools} tools known", style="default")
+    head.append(f": {counted(on, 'server')}, {counted(one.tools, 'tool')} known", style="default")
     if owned.synced:
         head.append("; Roster is in place", style="green")
     console.print(head, width=width)
@@ -72,7 +82,7 @@ def _print_bill(receipt: Receipt, one: Bill, labels: Labels, console: Console, w
         console.print(_costs(receipt, [(case_name(case, one), case) for case in one.cases], one), width=width)
     if owned.uses:
         console.print(_servers(one, labels), width=width)
-    for line in wrap(one.loading.why, width - 2):
+    for line in wrap(one.loading.why, width - 2, break_on_hyphens=False):
         console.print(Text(f"  {line}", style="dim"))
 
 
@@ -107,6 +117,6 @@ def _row(use: Use, whole: int, labels: Labels) -> tuple[Text | str, ...]:
     if use.server.tools is None:
         why = "stays with the client" if use.stays else "not asked yet"
         return label, Text(f"unknown: {why}", style="yellow"), "", ""
-    tools, count = len(use.server.tools), use.server.count
+    count = use.server.count
     share = f"{count.tokens / whole:.0%}" if whole else ""
-    return label, f"{tools} tool{'' if tools == 1 else 's'}", ranged(count), share
+    return label, counted(len(use.server.tools), "tool"), ranged(count), share

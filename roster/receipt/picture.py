@@ -12,7 +12,7 @@ from roster.evaluation.markup import Element, el
 from roster.receipt.labels import Labels
 from roster.receipt.ledger import Bill, Case
 from roster.receipt.receipt import Receipt
-from roster.receipt.words import case_name, cost_now, counted_with, in_drafts, left_out, number, percent
+from roster.receipt.words import case_name, cost_now, counted, counted_with, in_drafts, left_out, number, percent
 
 __all__ = ["picture"]
 
@@ -44,7 +44,11 @@ def picture(receipt: Receipt, labels: Labels) -> str:
         parts, y = _client(receipt, one, labels, longest, y)
         body += parts
     y += 14
-    for line in [row for note in [*counted_with(receipt), *left_out(receipt)] for row in wrap(note, _WRAP)]:
+    for line in [
+        row
+        for note in [*counted_with(receipt), *left_out(receipt)]
+        for row in wrap(note, _WRAP, break_on_hyphens=False)
+    ]:
         y += 16
         body.append(el("text", line, x=_MARGIN, y=y, class_="note"))
     height = y + 22
@@ -65,7 +69,7 @@ def picture(receipt: Receipt, labels: Labels) -> str:
 
 
 def _client(receipt: Receipt, one: Bill, labels: Labels, longest: int, y: float) -> tuple[list[Element], float]:
-    known = f"{one.tools} tools" + (f", {one.unknown} of its servers unknown" if one.unknown else "")
+    known = counted(one.tools, "tool") + (f", {one.unknown} of its servers unknown" if one.unknown else "")
     parts: list[Element] = [
         el("text", el("tspan", one.owned.title, class_="client"), f"  {known}", x=_MARGIN, y=y),
     ]
@@ -79,7 +83,7 @@ def _client(receipt: Receipt, one: Bill, labels: Labels, longest: int, y: float)
         y += _LINE
         shares = [f"{labels.server(use.server.key)} {number(use.server.count.tokens)}" for use in heavy]
         shares = [share for share, use in zip(shares, heavy, strict=True) if use.server.tools is not None]
-        for line in wrap(", ".join(shares), _WRAP):
+        for line in wrap(", ".join(shares), _WRAP, break_on_hyphens=False):
             parts.append(el("text", line, x=_MARGIN, y=y, class_="note"))
             y += 15
         y -= 15

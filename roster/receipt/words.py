@@ -22,6 +22,11 @@ __all__ = [
 _CASES = {Way.NAMES: "names only", Way.WHOLE: "all loaded"}
 
 
+def counted(things: int, name: str) -> str:
+    """So many of something: `1 tool`, `2 tools`."""
+    return f"{number(things)} {name}{'' if things == 1 else 's'}"
+
+
 def number(tokens: int) -> str:
     """A number with its thousands apart."""
     return f"{tokens:,}"
@@ -64,7 +69,7 @@ def counted_with(receipt: Receipt) -> list[str]:
     """How the figures were made."""
     lines = [
         f"Counted: {SERIALISATION}.",
-        f"With Roster every client has the servers of all of them: {number(receipt.offered)} tools known.",
+        f"With Roster every client has the servers of all of them: {counted(receipt.offered, 'tool')} known.",
     ]
     if receipt.meter.exact:
         lines.append(
@@ -89,7 +94,7 @@ def left_out(receipt: Receipt) -> list[str]:
     """What the figures do not hold."""
     lines = []
     if unknown := len(receipt.unknown):
-        some = "1 server was" if unknown == 1 else f"{unknown} servers were"
+        some = f"{counted(unknown, 'server')} {'was' if unknown == 1 else 'were'}"
         lines.append(
             f"{some} never asked, so the costs are at least these: "
             "`roster reindex` (after `roster init`) or --connect asks them."
@@ -97,8 +102,7 @@ def left_out(receipt: Receipt) -> list[str]:
     if any(use.stays and use.on for one in receipt.bills for use in one.owned.uses):
         lines.append("Servers that Roster cannot route stay with their client; what they cost there is not known.")
     if unreadable := sum(one.owned.unreadable for one in receipt.bills):
-        some = "1 file" if unreadable == 1 else f"{unreadable} files"
-        lines.append(f"{some} could not be read: `roster init --dry-run` says which and why.")
+        lines.append(f"{counted(unreadable, 'file')} could not be read: `roster init --dry-run` says which and why.")
     lines.append(
         "Not counted: built-in tools, skills, servers' own instructions, and searches where a client defers. "
         "A prompt cache lowers the price of tokens, not their number."
@@ -115,7 +119,9 @@ def short_lines(receipt: Receipt) -> list[str]:
         least = "at least " if one.unknown else ""
         now = " to ".join(f"{number(case.without.tokens)} ({case_name(case, one)})" for case in one.cases)
         five = " to ".join(number(case.five.tokens) for case in one.cases)
-        lines.append(f"{one.owned.title}: {one.tools} tools take {least}{now} tokens of context, five mode {five}")
+        lines.append(
+            f"{one.owned.title}: {counted(one.tools, 'tool')} take{'s' if one.tools == 1 else ''} {least}{now} tokens of context, five mode {five}"
+        )
     if not lines:
         return ["`roster reindex`, then `roster receipt`, says what your tools cost each client's context."]
     if receipt.draft is not None:
