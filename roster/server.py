@@ -41,7 +41,7 @@ from roster.ranking import Match
 from roster.recorder import CallMemory
 from roster.registry import Entry
 
-__all__ = ["RosterServer"]
+__all__ = ["RosterServer", "five_tools", "instructions"]
 
 log = logging.getLogger(__name__)
 

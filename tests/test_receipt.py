@@ -25,6 +25,7 @@ from roster.evaluation.tokens import open_tokenizer
 from roster.receipt import command, loading
 from roster.receipt.meter import Meter, open_meter
 from roster.receipt.receipt import make_receipt
+from roster.receipt.short import NOTHING_KNOWN, short
 from roster.registry import Registry
 from roster.server import five_tools
 
@@ -90,7 +91,7 @@ class Desk:
         picture = folder / "receipt.svg"
         card = self.card(svg=picture, **options)
         document = json.dumps(self.receipt(**options))
-        return [card, document, picture.read_text("utf-8"), *command.short(self.machine, self.home)]
+        return [card, document, picture.read_text("utf-8"), *short(self.machine, self.home)]
 
 
 @pytest.fixture
@@ -193,6 +194,20 @@ def test_a_server_that_the_client_has_switched_off_costs_nothing(desk: Desk) -> 
     assert client(said, "claude-code")["tools"] == 2
 
 
+def test_a_server_that_is_off_in_roster_json_stays_with_its_clients(desk: Desk) -> None:
+    """Roster does not route it, so that it costs the same with Roster as without."""
+    desk.init()
+    said = json.loads(desk.home.config.read_text("utf-8"))
+    said["mcpServers"]["files"]["disabled"] = True
+    desk.home.config.write_text(json.dumps(said), encoding="utf-8")
+    desk.sight(**ROWS)
+    row = client(desk.receipt(named=True), "claude-code")
+    files = row["servers"][0]
+
+    assert (files["server"], files["state"], files["stays_with_client"]) == ("files", "counted", True)
+    assert case(row)["five"]["tokens"] > case(row)["without"]["tokens"] == files["tokens"]["tokens"]
+
+
 @pytest.mark.parametrize("some", [{"enabled_tools": ["read_text"]}, {"excludeTools": ["write_text"]},
                                   {"toolFilter": {"include": ["read_text"]}}, {"tools": ["read_text"]}])  # fmt: skip
 def test_tools_that_a_clients_entry_leaves_out_are_not_counted(desk: Desk, some: dict[str, Any]) -> None:
@@ -262,9 +277,7 @@ def test_without_any_sighting_there_are_no_figures_and_nothing_is_made(desk: Des
     assert "0 tools known" in card
     assert "all loaded" not in card
     assert not desk.home.folder.exists()
-    assert command.short(desk.machine, desk.home) == [
-        "`roster reindex`, then `roster receipt`, says what your tools cost each client's context."
-    ]
+    assert short(desk.machine, desk.home) == [NOTHING_KNOWN]
 
 
 def test_a_file_that_cannot_be_read_is_counted_and_the_others_are_shown(desk: Desk) -> None:
@@ -318,7 +331,7 @@ def test_without_a_tokenizer_the_figures_are_an_estimate_and_say_so(
 
     assert said["estimated"] is True
     assert tokens["low"] < tokens["tokens"] < tokens["high"]
-    assert "roster-mcp[receipt]" in card
+    assert "pip install bpe-openai" in card.replace("\n", " ")
 
 
 # ------------------------------------------------------------------------------------ what is never shown
@@ -438,7 +451,7 @@ def test_the_short_form_is_a_line_a_client(desk: Desk) -> None:
     desk.init()
     desk.sight(**ROWS)
     cursor = client(desk.receipt(), "cursor")
-    lines = command.short(desk.machine, desk.home)
+    lines = short(desk.machine, desk.home)
 
     assert [line.partition(":")[0] for line in lines[:3]] == ["Claude Code", "Cursor", "VS Code"]
     now, whole = case(cursor, "names"), case(cursor)

@@ -9,10 +9,10 @@ from pathlib import Path
 import anyio
 
 from roster.app import Roster
-from roster.clients.adapters import CLIENTS, chosen
+from roster.clients.adapters import chosen
 from roster.clients.machine import Machine, this_machine
 from roster.commands import sight_all
-from roster.config import Home, find_home
+from roster.config import find_home
 from roster.errors import RosterError
 from roster.receipt.card import print_card
 from roster.receipt.document import document
@@ -20,10 +20,9 @@ from roster.receipt.labels import Labels
 from roster.receipt.meter import open_meter
 from roster.receipt.picture import picture
 from roster.receipt.receipt import make_receipt
-from roster.receipt.words import short_lines
 from roster.terminal import Out
 
-__all__ = ["receipt", "short"]
+__all__ = ["receipt"]
 
 
 def receipt(
@@ -48,11 +47,6 @@ def receipt(
         out(document(made, labels))
     else:
         print_card(made, labels)
-
-
-def short(machine: Machine, home: Home) -> list[str]:
-    """The receipt in a line a client: what `roster init` ends with. Connects to nothing."""
-    return short_lines(make_receipt(machine, home, CLIENTS, machine.cwd, open_meter()))
 
 
 def _ask(roster: Roster) -> None:

@@ -5,7 +5,7 @@ Reads only. What is kept of an entry is which server of roster.json it is, and w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,14 @@ from roster.receipt.ledger import Owned, Server, Use
 
 __all__ = ["Toolset", "owned_by"]
 
-Toolset = Mapping[str, Server]
-"""The servers of roster.json, and those that would be imported into it, by name."""
+
+@dataclass(frozen=True, slots=True)
+class Toolset:
+    """The servers of roster.json, and those that would be imported into it, by name. routed: those that Roster starts."""
+
+    servers: Mapping[str, Server]
+    routed: Collection[str]
+
 
 _NEAREST = (Scope.LOCAL, Scope.PROJECT, Scope.USER)
 """Of two entries of one name a client starts the one of the nearest scope."""
@@ -47,7 +53,12 @@ class _Entry:
 
 
 def owned_by(
-    machine: Machine, home: Home, clients: Iterable[Client], project: Path, done: Import, toolset: Toolset
+    machine: Machine,
+    home: Home,
+    clients: Iterable[Client],
+    project: Path,
+    done: Import,
+    toolset: Toolset,
 ) -> list[Owned]:
     """Every client that has a file with servers, or with Roster, in it; in the order of the clients."""
     journal = _journal(home)
@@ -151,7 +162,7 @@ def _picked(entry: Mapping[str, Any]) -> tuple[frozenset[str] | None, frozenset[
 
 
 def _use(client: str, entry: _Entry, toolset: Toolset) -> Use:
-    server = toolset.get(entry.key) if entry.key is not None else None
+    server = toolset.servers.get(entry.key) if entry.key is not None else None
     if server is None:
         return Use(Server(f"{client}/{entry.name}", entry.name, None), entry.on, stays=True)
     if server.tools is not None and (entry.only is not None or entry.leave):
@@ -161,4 +172,4 @@ def _use(client: str, entry: _Entry, toolset: Toolset) -> Use:
             if (entry.only is None or tool.name in entry.only) and tool.name not in entry.leave
         ]
         server = replace(server, tools=tuple(some))
-    return Use(server, entry.on)
+    return Use(server, entry.on, stays=entry.key not in toolset.routed)

@@ -19,7 +19,7 @@ from roster.receipt.ledger import Bill, Case, Tool, bill, heaviest, together
 from roster.receipt.loading import Way, loading_of
 from roster.receipt.meter import Meter
 from roster.receipt.offer import DraftCost, draft_cost, offer_of, server_of
-from roster.receipt.owned import owned_by
+from roster.receipt.owned import Toolset, owned_by
 from roster.registry import Registry
 
 __all__ = ["Ask", "Receipt", "make_receipt"]
@@ -71,7 +71,7 @@ def make_receipt(
 ) -> Receipt:
     """The receipt of these clients. ask: asks the servers that never were, first. Raises ConfigError, StoreError.
 
-    Nothing but Roster's own database is ever written, and that only by `ask`.
+    Nothing but Roster's own database is written; where there is none, only `ask` makes one.
     """
     clients = list(clients)
     # All clients' servers, whichever are shown: Roster has the servers of all of them to offer.
@@ -83,7 +83,8 @@ def make_receipt(
         met = {found.name for found in done.found.values() if any(file.client.id in shown for file, _ in found.sources)}
         _ask(home, config, {name for name in met if rows.get(name) is None}, ask)
         rows = _rows(home, config)
-    toolset = {name: server_of(meter, name, rows.get(name)) for name in done.found}
+    routed = {name for name, spec in config.servers.items() if not spec.disabled}
+    toolset = Toolset({name: server_of(meter, name, rows.get(name)) for name in done.found}, routed)
     owned = owned_by(machine, home, clients, project, done, toolset)
     offer = offer_of(meter, config, rows)
     bills = tuple(bill(one, offer, loading_of(one.client)) for one in owned)

@@ -10,6 +10,7 @@ from roster.receipt.receipt import Receipt
 __all__ = [
     "case_name",
     "cost_now",
+    "counted",
     "counted_with",
     "in_drafts",
     "left_out",
@@ -79,13 +80,13 @@ def counted_with(receipt: Receipt) -> list[str]:
     else:
         lines.append(
             "No tokenizer is installed: estimated from characters. "
-            "`pip install 'roster-mcp[receipt]'` counts with o200k_base."
+            "`pip install bpe-openai` (the extra `receipt`, 40 MB) counts with o200k_base."
         )
     if receipt.draft is not None:
         draft = receipt.draft
         lines.append(
-            f"A draft's answer takes about {number(draft.count.tokens)} tokens of the conversation (the middle half of "
-            f"{draft.needs} sample needs: {_ends(draft.count)}); enough of them use up what is saved."
+            f"A draft's answer takes about {number(draft.count.tokens)} tokens of the conversation (the middle half "
+            f"of {draft.needs} sample needs: {_ends(draft.count)}). The number of drafts given is that which uses up the saving."
         )
     return lines
 
@@ -99,8 +100,10 @@ def left_out(receipt: Receipt) -> list[str]:
             f"{some} never asked, so the costs are at least these: "
             "`roster reindex` (after `roster init`) or --connect asks them."
         )
-    if any(use.stays and use.on for one in receipt.bills for use in one.owned.uses):
-        lines.append("Servers that Roster cannot route stay with their client; what they cost there is not known.")
+    stays = [use for one in receipt.bills for use in one.owned.uses if use.stays and use.on]
+    if stays:
+        cost = "what they cost is not known" if any(use.unknown for use in stays) else "they cost the same with it"
+        lines.append(f"Servers that Roster does not route stay with their client; {cost}.")
     if unreadable := sum(one.owned.unreadable for one in receipt.bills):
         lines.append(f"{counted(unreadable, 'file')} could not be read: `roster init --dry-run` says which and why.")
     lines.append(
@@ -111,19 +114,16 @@ def left_out(receipt: Receipt) -> list[str]:
 
 
 def short_lines(receipt: Receipt) -> list[str]:
-    """The receipt in a line a client, for the end of another command."""
+    """The receipt in a line a client, for the end of another command; none without a figure."""
     lines = []
     for one in receipt.bills:
         if not one.tools:
             continue
+        takes = f"{counted(one.tools, 'tool')} {'takes' if one.tools == 1 else 'take'}"
         least = "at least " if one.unknown else ""
         now = " to ".join(f"{number(case.without.tokens)} ({case_name(case, one)})" for case in one.cases)
         five = " to ".join(number(case.five.tokens) for case in one.cases)
-        lines.append(
-            f"{one.owned.title}: {counted(one.tools, 'tool')} take{'s' if one.tools == 1 else ''} {least}{now} tokens of context, five mode {five}"
-        )
-    if not lines:
-        return ["`roster reindex`, then `roster receipt`, says what your tools cost each client's context."]
-    if receipt.draft is not None:
+        lines.append(f"{one.owned.title}: {takes} {least}{now} tokens of context, five mode {five}")
+    if lines and receipt.draft is not None:
         lines.append(f"Each draft adds about {number(receipt.draft.count.tokens)} tokens. `roster receipt` says more.")
     return lines
