@@ -73,6 +73,11 @@ class Place:
     live: bool = False
     lock: str = ""
 
+    @property
+    def many(self) -> bool:
+        """Whether the client makes one list of several files here."""
+        return any("*" in path for path in self.paths.get("", ()))
+
 
 @dataclass(frozen=True, slots=True)
 class Client:
@@ -274,7 +279,7 @@ CLIENTS: tuple[Client, ...] = (
             _user("@xdg/opencode/opencode.jsonc", "@xdg/opencode/opencode.json", keys=("mcp",), live=True),
             _project("@project/opencode.jsonc", "@project/opencode.json", keys=("mcp",)),
         ),
-        Confidence.REPORTED,
+        Confidence.VERIFIED,
     ),
     Client(
         "lmstudio",
@@ -289,7 +294,7 @@ CLIENTS: tuple[Client, ...] = (
         "GitHub Copilot CLI",
         Dialect.COPILOT,
         (_user("$COPILOT_HOME/mcp-config.json", "~/.copilot/mcp-config.json"),),
-        Confidence.DOCUMENTED,
+        Confidence.VERIFIED,
         skills=("~/.copilot/skills",),
         notes="Also reads the project's .mcp.json, which is Claude Code's row.",
     ),

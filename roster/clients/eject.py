@@ -17,6 +17,7 @@ from roster.clients.faults import ClientError
 from roster.clients.files import ChangedError, Step, no_step
 from roster.clients.formats import is_only, restored, servers
 from roster.clients.journal import Change, Journal, State, locked, open_journal
+from roster.clients.plan import entry_digest
 from roster.clients.sync import was_carried_out
 from roster.config import Home
 
@@ -69,9 +70,29 @@ def eject(
 
 
 def _files(journal: Journal, clients: Collection[str]) -> list[tuple[str, list[Change]]]:
-    wanted = [change.path for change in journal.changes if not clients or change.client in clients]
-    first = {os.path.realpath(path): path for path in reversed(wanted)}
-    return [(path, journal.of(Path(path))) for path in reversed(first.values())]
+    """Each changed file with its changes; also those that were given back and are as sync had made them again."""
+    chains: dict[str, list[Change]] = {}
+    for change in (*journal.changes, *(change for change in journal.undone if _is_back(change))):
+        if not clients or change.client in clients:
+            chains.setdefault(os.path.realpath(change.path), []).append(change)
+    return [(chain[0].path, chain) for chain in chains.values()]
+
+
+def _is_back(change: Change) -> bool:
+    """Whether our very entry stands in the file again, and a server that it stood for does not."""
+    try:
+        data = files.read(Path(change.path)).data
+        if data is None:
+            return False
+        for spot in change.spots:
+            now = dict(servers(files.decoded(data), spot.spot))
+            ours = now.get(spot.added) if spot.added is not None else None
+            missing = any(name not in now for name in spot.removed if name != spot.added)
+            if missing and is_roster(ours) and entry_digest(ours) == spot.entry:
+                return True
+    except ClientError:
+        pass
+    return False
 
 
 def _eject_file(journal: Journal, path: str, changes: list[Change], force: bool, dry_run: bool, step: Step) -> Ejected:
@@ -105,7 +126,7 @@ def _try(journal: Journal, path: Path, changes: list[Change], force: bool, dry_r
             else:
                 mode = found.mode if found.data is not None else changes[0].mode
                 files.replace(files.Read(found.path, found.target, found.data, mode), result.data, step)
-        journal.forget(changes)
+        journal.undo(path, changes)
     return Ejected(path, changes[0].client, result.undone, _names(changes))
 
 

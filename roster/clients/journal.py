@@ -29,10 +29,15 @@ _VERSION = 1
 
 
 class State(StrEnum):
-    """How far a change got: its backup is safe, or it is carried out as well."""
+    """How far a change got: its backup is safe, it is carried out as well, or it is undone again.
+
+    What is undone is remembered until the next sync of that file: a client that kept the file in memory may write it
+    back as sync had made it.
+    """
 
     PREPARED = "prepared"
     DONE = "done"
+    UNDONE = "undone"
 
 
 class SpotChange(BaseModel):
@@ -111,7 +116,7 @@ def _open_folder(home: Home) -> Path:
 
 
 class Journal:
-    """The changes that are not undone, oldest first. Every method that changes it has it on disk when it returns."""
+    """What was changed, oldest first. Every method that changes it has it on disk when it returns."""
 
     def __init__(self, home: Home, kept: _Journal, step: Step) -> None:
         self._home = home
@@ -121,13 +126,17 @@ class Journal:
 
     @property
     def changes(self) -> tuple[Change, ...]:
-        """Every change, the oldest first."""
-        return tuple(self._kept.changes)
+        """Every change that is not undone, the oldest first."""
+        return tuple(change for change in self._kept.changes if change.state is not State.UNDONE)
+
+    @property
+    def undone(self) -> tuple[Change, ...]:
+        """The changes that were undone last, the oldest first."""
+        return tuple(change for change in self._kept.changes if change.state is State.UNDONE)
 
     def of(self, path: Path) -> list[Change]:
-        """The changes of one file, the oldest first."""
-        target = os.path.realpath(path)
-        return [change for change in self._kept.changes if os.path.realpath(change.path) == target]
+        """The changes of one file that are not undone, the oldest first."""
+        return [change for change in self.changes if _same_file(change.path, path)]
 
     def prepare(self, client: str, found: files.Read, after: bytes, spots: Iterable[SpotChange], lock: str) -> Change:
         """Keep a file's bytes and say what is about to be done to it."""
@@ -145,6 +154,7 @@ class Journal:
             mode=found.mode,
         )
         self._kept.next = max(self._kept.next, number + 1)
+        self._drop_undone(found.path)
         self._kept.changes.append(change)
         self._write()
         return change
@@ -170,11 +180,18 @@ class Journal:
             del self._kept.changes[at]
         self._write()
 
-    def forget(self, changes: Iterable[Change]) -> None:
-        """These are undone. Their backups stay where they are."""
-        gone = {change.number for change in changes}
-        self._kept.changes = [change for change in self._kept.changes if change.number not in gone]
+    def undo(self, path: Path, changes: Iterable[Change]) -> None:
+        """These, of one file, are undone. Their backups stay where they are."""
+        undone = [change.model_copy(update={"state": State.UNDONE}) for change in changes]
+        numbers = {change.number for change in undone}
+        self._kept.changes = [change for change in self._kept.changes if change.number not in numbers]
+        self._drop_undone(path)
+        self._kept.changes += undone
         self._write()
+
+    def _drop_undone(self, path: Path) -> None:
+        kept = self._kept.changes
+        self._kept.changes = [c for c in kept if c.state is not State.UNDONE or not _same_file(c.path, path)]
 
     def pristine(self, change: Change) -> bytes | None:
         """The file's bytes before a change; None when there was no file. Raises ClientError when they are lost."""
@@ -196,6 +213,10 @@ class Journal:
         data = self._kept.model_dump_json(indent=1).encode()
         found = files.read(path)
         files.replace(files.Read(found.path, found.target, found.data, 0o600), data, self._named("journal"))
+
+
+def _same_file(one: str, other: Path) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
 
 
 def open_journal(home: Home, step: Step = files.no_step) -> Journal:

@@ -130,36 +130,23 @@ def _plan_place(
     """The text after what is to be done at one place; what that is goes into `plan` and `diff`."""
     spot = spot_of(file, text, wish.project)
     now = servers(text, spot)
-    gone: list[str] = []
-    for name, value in now:
-        if is_roster(value):
-            continue
-        reason = _why_kept(machine, file, name, value, wish)
-        if reason is None:
-            gone.append(name)
-        else:
-            plan.kept.append(Kept(name, reason))
-    if file.place.scope is Scope.PROJECT and (gone and not wish.project_files):
-        reason = "a project's file may be shared: --project DIR changes it as well"
-        plan.kept += [Kept(name, reason) for name in gone]
+    reasons = {name: _why_kept(machine, file, name, value, wish) for name, value in now if not is_roster(value)}
+    gone = [name for name, reason in reasons.items() if reason is None]
+    hands_off = _hands_off(file, wish)
+    plan.kept += [Kept(name, reason or hands_off) for name, reason in reasons.items() if reason or hands_off]
+    if hands_off:
         return text
-    if "*" in next(iter(file.place.paths.values()))[0]:
-        reason = "one of several files that make one list: take it out by hand"
-        plan.kept += [Kept(name, reason) for name in gone]
-        return text
-    ours = [name for name, value in now if is_roster(value)]
+    ours = {name: value for name, value in now if is_roster(value)}
     wanted = _wanted(machine, file, [value for name, value in now if name in gone or name in ours], wish)
-    # An entry of ours that nobody touched may be renewed; one that a person wrote or changed is theirs.
+    # An entry of ours that nobody touched is renewed; one that a person wrote or changed is theirs.
     stale = [
         name
-        for name, value in now
-        if name in ours and entry_digest(value) != entry_digest(wanted) and _written_by_us(name, value, changes)
+        for name, value in ours.items()
+        if entry_digest(value) != entry_digest(wanted) and _written_by_us(name, value, changes)
     ]
-    asked = file.client.id in wish.named and file.place.scope is Scope.USER
     add = stale[0] if stale else None
-    if (gone or asked) and not ours and not _has_roster_for_all(file, text):
-        taken = {name for name, _ in now if name not in gone}
-        add = next(name for name in (NAME, f"{NAME}-mcp", *(f"{NAME}-{n}" for n in range(2, 99))) if name not in taken)
+    if not ours and (gone or _asked(file, wish)) and not _has_roster_for_all(file, text):
+        add = _free_name({name for name, _ in now if name not in gone})
     if not gone and add is None:
         return text
     if file.place.live and file.there and is_blank(text, spot):
@@ -167,7 +154,7 @@ def _plan_place(
     if file.client.withholds and (names := _variables(wish)):
         plan.notes.append(
             f"{file.client.title} hands its servers few variables: put {', '.join(names)} into the env of the "
-            f"entry {add or ours[0]!r}, if servers miss them"
+            f"entry {add or next(iter(ours))!r}, if servers miss them"
         )
     leave = [*gone, *stale]
     after = edited(text, spot, leave, (add, wanted) if add is not None else None)
@@ -183,6 +170,23 @@ def _plan_place(
     )
     diff += _diff(spot.shown, now, servers(after, spot), leave, add)
     return after
+
+
+def _hands_off(file: ClientFile, wish: Wish) -> str:
+    """Why nothing at a place may be changed; "" when it may."""
+    if file.place.scope is Scope.PROJECT and not wish.project_files:
+        return "a project's file may be shared: --project DIR changes it as well"
+    if file.place.many:
+        return "one of several files that make one list: take it out by hand"
+    return ""
+
+
+def _asked(file: ClientFile, wish: Wish) -> bool:
+    return file.client.id in wish.named and file.place.scope is Scope.USER
+
+
+def _free_name(taken: Collection[str]) -> str:
+    return next(name for name in (NAME, f"{NAME}-mcp", *(f"{NAME}-{n}" for n in range(2, 10_000))) if name not in taken)
 
 
 def _wanted(machine: Machine, file: ClientFile, gone: list[Any], wish: Wish) -> dict[str, Any]:
@@ -226,7 +230,7 @@ def _why_kept(machine: Machine, file: ClientFile, name: str, value: Any, wish: W
         return None
     for other, ours in wish.routed.items():
         if differs := differing(ours, entry, machine.environ):
-            return f"roster.json runs the same as {other!r}, with another {', '.join(differs)}: run `roster init`"
+            return f"{other!r} in roster.json runs the same with another {', '.join(differs)}: run `roster init`"
     return "roster.json has nothing enabled that runs this: run `roster init`"
 
 

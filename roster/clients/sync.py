@@ -80,7 +80,7 @@ def plan_sync(machine: Machine, clients: Iterable[Client], wish: Wish, journal: 
 def settle(journal: Journal) -> None:
     """Finish what an interrupted sync left open: a change is either carried out or never was."""
     for change in journal.changes:
-        if change.state is State.DONE:
+        if change.state is not State.PREPARED:
             continue
         files.clean(files.read(Path(change.path)).target)
         journal.settle(change, done=was_carried_out(change))

@@ -138,4 +138,4 @@ def test_the_screen_holds_no_secret_of_any_client(run: Run, cursor: Path, home: 
     for words in (["init"], ["sync", "--dry-run"], ["sync", "--dry-run", "--json"], ["sync", "--yes"], ["eject"]):
         assert quiet(run(*words)).status == 0
     kept = json.loads((home.folder / "backups" / "journal.json").read_text("utf-8"))
-    assert kept["changes"] == []
+    assert {change["state"] for change in kept["changes"]} == {"undone"}

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_machine import Clients
 from client_samples import BYSTANDER, client_of, layouts, plain_layout, user_place
-from conftest import Clients
 
 from roster import jsonc
 from roster.clients.adapters import CLIENTS, Format
@@ -177,6 +177,20 @@ def test_eject_needs_no_config_and_knows_when_it_is_done(clients: Clients) -> No
     assert clients.eject()[1]["files"] == [{**dry[0]}]
     assert path.read_bytes() == before
     assert clients.eject() == (0, {"dry_run": False, "files": []})
+
+
+def test_a_file_that_its_client_wrote_back_from_memory_is_given_back_again(clients: Clients) -> None:
+    """A client that was running may write what it had read before eject; the second eject undoes that too."""
+    path, before = synced(clients, "claude-code")
+    memory = path.read_bytes()
+    clients.eject()
+    path.write_bytes(memory.replace(BYSTANDER.encode(), b"written from memory"))
+    assert clients.eject()[1]["files"][0]["state"] == "keys"
+
+    assert path.read_bytes() == before.replace(BYSTANDER.encode(), b"written from memory")
+    assert clients.eject()[1]["files"] == []
+    clients.sync()
+    assert open_journal(clients.home).undone == ()
 
 
 def test_only_the_clients_named_are_given_back(clients: Clients) -> None:

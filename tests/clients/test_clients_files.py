@@ -10,8 +10,8 @@ import time
 from pathlib import Path
 
 import pytest
+from client_machine import Clients
 from client_samples import client_of, plain_layout
-from conftest import Clients
 
 from roster.clients import files
 from roster.clients.adapters import CLIENTS

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from client_machine import Clients
 from client_samples import SECRETS, STAYS, client_of, layouts, plain_layout, servers_of, user_place
-from conftest import Clients
 
 from roster import jsonc
 from roster.clients.adapters import CLIENTS, Client, Place, Scope
@@ -61,7 +61,7 @@ def test_the_layout_of_a_file_does_not_matter(clients: Clients, layout: str) -> 
 
 def test_all_clients_at_once_give_each_server_once(clients: Clients) -> None:
     """Sixteen clients with the same servers: one entry with many sources, no secret printed, and all the way back."""
-    paths = {client: clients.put(client.id, plain_layout(client)) for client in CLIENTS}
+    paths = {client.id: clients.put(client.id, plain_layout(client)) for client in CLIENTS}
     said = clients.init()
 
     files = next(server for server in said["servers"] if server["name"] == "files")
@@ -71,8 +71,8 @@ def test_all_clients_at_once_give_each_server_once(clients: Clients) -> None:
     assert "env.FILES_KEY" in files["values"]
     assert clients.sync()[1]["written"] == len(CLIENTS)
     clients.eject()
-    assert {client: path.read_bytes() for client, path in paths.items()} == {
-        client: plain_layout(client) for client in CLIENTS
+    assert {id_: path.read_bytes() for id_, path in paths.items()} == {
+        client.id: plain_layout(client) for client in CLIENTS
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from client_machine import Clients
 from client_samples import (
     SECRETS,
     STAYS,
@@ -14,7 +15,6 @@ from client_samples import (
     plain_layout,
     user_place,
 )
-from conftest import Clients
 
 from roster.clients.adapters import CLIENTS
 from roster.clients.dialects import is_roster
@@ -160,7 +160,7 @@ def test_servers_that_roster_does_not_run_stay_and_are_named(clients: Clients) -
     reasons = {kept["name"]: kept["reason"] for kept in said["files"][0]["kept"]}
     assert said["files"][0]["removed"] == ["same"]
     assert reasons.keys() == data["servers"].keys() - {"same"}
-    assert "with another env.K" in reasons["other account"]
+    assert "the same with another env.K" in reasons["other account"]
     assert "only the client" in reasons["asks"]
     assert "roster init" in reasons["new"]
     assert said["warnings"] == ["--keep nobody: no client has a server of this name"]
