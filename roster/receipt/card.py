@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from textwrap import wrap
 
 from rich.console import Console
@@ -49,7 +50,7 @@ def print_card(receipt: Receipt, labels: Labels, console: Console | None = None)
         console.print()
         say("All clients, one conversation in each", "bold")
         rows = list(zip(("as they load", "all loaded")[-len(receipt.totals) :], receipt.totals, strict=True))
-        console.print(_costs(receipt, rows), width=width)
+        console.print(_costs(receipt, rows, receipt.bills), width=width)
     if receipt.heaviest:
         console.print()
         say("The heaviest tools", "bold")
@@ -79,21 +80,21 @@ def _print_bill(receipt: Receipt, one: Bill, labels: Labels, console: Console, w
         head.append("; Roster is in place", style="green")
     console.print(head, width=width)
     if one.tools:
-        console.print(_costs(receipt, [(case_name(case, one), case) for case in one.cases], one), width=width)
+        console.print(_costs(receipt, [(case_name(case, one), case) for case in one.cases], [one]), width=width)
     if owned.uses:
         console.print(_servers(one, labels), width=width)
     for line in wrap(one.loading.why, width - 2, break_on_hyphens=False):
         console.print(Text(f"  {line}", style="dim"))
 
 
-def _costs(receipt: Receipt, rows: list[tuple[str, Case]], one: Bill | None = None) -> Table:
+def _costs(receipt: Receipt, rows: list[tuple[str, Case]], bills: Sequence[Bill]) -> Table:
     table = _table(len(_HEADINGS))
-    headings = ("", "without", *_HEADINGS[2:]) if one is not None and one.owned.synced else _HEADINGS
+    headings = ("", "without", *_HEADINGS[2:]) if all(one.owned.synced for one in bills) else _HEADINGS
     table.add_row(*(Text(heading, style="dim") for heading in headings))
     for name, case in rows:
         table.add_row(
             name,
-            cost_now(case, one),
+            cost_now(case, least=any(bill.unknown for bill in bills)),
             number(case.transparent.tokens),
             number(case.five.tokens),
             Text(percent(case), style="green" if case.saved.tokens > 0 else "yellow"),
@@ -115,7 +116,7 @@ def _row(use: Use, whole: int, labels: Labels) -> tuple[Text | str, ...]:
     if not use.on:
         return label, Text("off", style="dim"), "", ""
     if use.server.tools is None:
-        why = "stays with the client" if use.stays else "not asked yet"
+        why = "stays with the client" if use.stays else "no tools listed yet"
         return label, Text(f"unknown: {why}", style="yellow"), "", ""
     count = use.server.count
     share = f"{count.tokens / whole:.0%}" if whole else ""

@@ -28,7 +28,7 @@ __all__ = ["Toolset", "owned_by"]
 
 @dataclass(frozen=True, slots=True)
 class Toolset:
-    """The servers of roster.json, and those that would be imported into it, by name. routed: those that Roster starts."""
+    """The servers of roster.json, or those that `roster init` would put there, by name. routed: those it starts."""
 
     servers: Mapping[str, Server]
     routed: Collection[str]

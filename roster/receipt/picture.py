@@ -75,7 +75,7 @@ def _client(receipt: Receipt, one: Bill, labels: Labels, longest: int, y: float)
     ]
     for case in one.cases if one.tools else ():
         y += _LINE + 3
-        parts.append(_bar(case_name(case, one), cost_now(case, one), case, longest, y))
+        parts.append(_bar(case_name(case, one), cost_now(case, least=bool(one.unknown)), case, longest, y))
         y += _LINE
         parts.append(_five(case, receipt, longest, y))
     heavy = sorted((use for use in one.owned.uses if use.on), key=lambda use: -use.server.count.tokens)[:5]

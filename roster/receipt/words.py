@@ -42,9 +42,9 @@ def _ends(count: Count) -> str:
     return f"{number(count.low)}-{number(count.high)}"
 
 
-def cost_now(case: Case, bill: Bill | None = None) -> str:
-    """What a client's tools cost without Roster; at least that where some of its servers are unknown."""
-    return f"{'>= ' if bill is not None and bill.unknown else ''}{ranged(case.without)}"
+def cost_now(case: Case, *, least: bool) -> str:
+    """What tools cost without Roster. least: some of it is unknown."""
+    return f"{'>= ' if least else ''}{ranged(case.without)}"
 
 
 def percent(case: Case) -> str:
@@ -86,7 +86,8 @@ def counted_with(receipt: Receipt) -> list[str]:
         draft = receipt.draft
         lines.append(
             f"A draft's answer takes about {number(draft.count.tokens)} tokens of the conversation (the middle half "
-            f"of {draft.needs} sample needs: {_ends(draft.count)}). The number of drafts given is that which uses up the saving."
+            f"of {draft.needs} sample needs: {_ends(draft.count)}). "
+            "Drafts, as given: how many of them use the saving up."
         )
     return lines
 
@@ -95,10 +96,9 @@ def left_out(receipt: Receipt) -> list[str]:
     """What the figures do not hold."""
     lines = []
     if unknown := len(receipt.unknown):
-        some = f"{counted(unknown, 'server')} {'was' if unknown == 1 else 'were'}"
+        some = f"{counted(unknown, 'server')} {'has' if unknown == 1 else 'have'} never listed any tool"
         lines.append(
-            f"{some} never asked, so the costs are at least these: "
-            "`roster reindex` (after `roster init`) or --connect asks them."
+            f"{some}, so the costs are at least these: `roster reindex` (after `roster init`) or --connect asks them."
         )
     stays = [use for one in receipt.bills for use in one.owned.uses if use.stays and use.on]
     if stays:
