@@ -161,6 +161,27 @@ def eject(
 
 
 @app.command()
+def receipt(
+    client: Clients = None,
+    project: Annotated[
+        Path | None, typer.Option("--project", help="Count this project's servers too; else the directory's.")
+    ] = None,
+    connect: Annotated[
+        bool, typer.Option("--connect", help="Ask the servers that never were for their tools.")
+    ] = False,
+    named: Annotated[bool, typer.Option("--named", help="Call servers and tools by name, not by number.")] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", help="Write an SVG picture to this file as well.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What each MCP client's context costs, now and with Roster. Changes no file of theirs; shows no name unasked."""
+    _log_to_stderr(logging.ERROR)  # what did not answer is said in one line
+    from roster.receipt import command
+
+    out = _print_json if as_json else None
+    command.receipt(clients=client or [], project=project, connect=connect, named=named, svg=svg, out=out)
+
+
+@app.command()
 def draft(
     need: Annotated[str, typer.Argument(help="What to do next, in plain words.")],
     k: Annotated[int, typer.Option("-k", help="How many cards at most (1 to 10).")] = 5,

@@ -34,7 +34,7 @@ from roster.reviewreport import print_review, review_json
 from roster.servernotes import ServerNote
 from roster.terminal import Out, plain, when
 
-__all__ = ["draft", "lint", "reindex", "status"]
+__all__ = ["draft", "lint", "reindex", "sight_all", "status"]
 
 _STYLES = {"answered": "green", "never seen": "yellow", "failed": "red", "misconfigured": "red", "disabled": "dim"}
 
@@ -88,7 +88,7 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
     begun = time.perf_counter()
     with open_roster(config, home) as roster:
         roster.warm_up()
-        anyio.run(_sight_all, roster)
+        anyio.run(sight_all, roster)
         roster.skills.sight()
         roster.catalogue.refresh()
         if full:
@@ -132,7 +132,8 @@ def _exit_if(nobody: bool) -> None:
         raise RosterError("no server answered; what was on file is kept")
 
 
-async def _sight_all(roster: Roster) -> None:
+async def sight_all(roster: Roster) -> None:
+    """Ask every server of an opened Roster for its tools, with a progress bar on stderr; done when all settled."""
     with _progress("asking servers") as on_progress:
         async with roster.running(), anyio.create_task_group() as group:
             total = len(roster.pool)

@@ -45,6 +45,7 @@ gate
 web
 serve token_commands quarantine reviewreport records demo evaluation
 commands driftreport
+receipt
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}

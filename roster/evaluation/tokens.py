@@ -48,17 +48,17 @@ def draft_json(need: str, starters: Sequence[Mapping[str, Any]], match: Match = 
     return json.dumps(shown, ensure_ascii=False, separators=(",", ":"))
 
 
-def open_tokenizer() -> Tokenizer:
-    """OpenAI's o200k_base, with its vocabulary inside the package. Raises RosterError when that is not installed."""
+def open_tokenizer(encoding: str = ENCODING) -> Tokenizer:
+    """An encoding whose vocabulary is inside the package. Raises RosterError when that is not installed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", DeprecationWarning)  # it reads its data by a call that is on its way out
-            encoding: Any = import_module("bpe_openai").get_encoding(ENCODING)
+            opened: Any = import_module("bpe_openai").get_encoding(encoding)
     except ImportError as error:
         raise RosterError(f"tokens per draft need bpe-openai ({error}): pip install bpe-openai") from error
 
     def count(text: str) -> int:
         # A lone surrogate has no bytes; it would go over the wire as an escape, here one "?" stands for it.
-        return len(encoding.encode_ordinary(text.encode("utf-8", "replace").decode()))
+        return len(opened.encode_ordinary(text.encode("utf-8", "replace").decode()))
 
-    return Tokenizer(f"{ENCODING} (bpe-openai)", count)
+    return Tokenizer(f"{encoding} (bpe-openai)", count)
