@@ -7,6 +7,7 @@ import logging
 import os
 import sqlite3
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -118,7 +119,21 @@ def init(
     from roster.clients import commands
 
     out = _print_json if as_json else None
-    raise typer.Exit(commands.init(clients=client or [], project=project, dry_run=dry_run, out=out))
+    status = commands.init(clients=client or [], project=project, dry_run=dry_run, out=out)
+    if out is None and not dry_run:
+        _short_receipt(project)
+    raise typer.Exit(status)
+
+
+def _short_receipt(project: Path | None) -> None:
+    """What the clients' tools cost, after an import; that it cannot be told costs the import nothing."""
+    from roster.clients.machine import this_machine
+    from roster.config import find_home
+    from roster.errors import RosterError
+    from roster.receipt.short import short
+
+    with suppress(RosterError):
+        print(*short(this_machine(), find_home(), project), sep="\n")
 
 
 @app.command()

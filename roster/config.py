@@ -72,8 +72,8 @@ _OURS = ("start_timeout_s", "call_timeout_s")
 # Keys other programs keep in the same block. They mean nothing here and are nobody's mistake.
 _THEIRS = frozenset(
     "alwaysAllow autoApprove description disabledTools disabled_tools enabledTools enabled_tools envFile env_vars "
-    "excludeTools gallery includeTools name oauth scopes source startup_timeout_sec timeout tool_timeout_sec "
-    "toolFilter tools trust version".split()
+    "available_tools dev excludeTools gallery includeTools name oauth requestOptions sandbox scopes settings source "
+    "startup_timeout_sec timeout tool_timeout_sec toolFilter tools tools_filter trust version".split()
 )
 
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -351,7 +351,8 @@ def load_config(home: Home) -> Config:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f'{path} is not there: create it with {{"mcpServers": {{...}}}}, the block your MCP client already has'
+            f"{path} is not there: `roster init` makes it from the servers of your MCP clients, "
+            'or write {"mcpServers": {...}} into it yourself'
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}): it must be a readable UTF-8 file") from None
