@@ -88,6 +88,9 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
     begun = time.perf_counter()
     with open_roster(config, home) as roster:
         roster.warm_up()
+        unread = _needs_of_others(roster)
+        if unread:
+            _say_what_it_costs(unread, trying=model is not None)
         anyio.run(sight_all, roster)
         roster.skills.sight()
         roster.catalogue.refresh()
@@ -97,6 +100,9 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
             embedded = embed_missing(roster.catalogue, roster.writer, home, on_progress=on_progress)
         with _progress("reviewing") as on_progress:
             roster.review(on_progress)
+        if unread and model is None and roster.catalogue.encoder is not None:
+            with roster.writer.lock:
+                History(roster.writer.db).forget_other_encoders(roster.catalogue.encoder.fingerprint)
         roster.prune_history()
         roster.learn(always=True)
         sightings = [sighting for each in roster.sightings.values() for sighting in each] + roster.skills.sightings
@@ -111,7 +117,7 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
             "quarantined": sum(entry.quarantined for entry in living),
             "seconds": round(time.perf_counter() - begun, 2),
             "failed": failed,
-        }
+        } | ({"needs_dropped": unread} if unread and model is None else {})
     nobody = bool(failed) and len(failed) == len(roster.pool)
     if out is not None:
         out(figures)
@@ -125,6 +131,24 @@ def reindex(*, full: bool, model: str | None, out: Out) -> None:
     if model is not None:
         print(f'To draft with this model, put "model": "{model}" into {home.config}')
     _exit_if(nobody)
+
+
+def _needs_of_others(roster: Roster) -> int:
+    """How many needs on record another encoder has read: this one can learn nothing from them."""
+    encoder = roster.catalogue.encoder
+    counts = History(roster.writer.db).encoders()
+    return sum(count for name, count in counts.items() if encoder is not None and name != encoder.fingerprint)
+
+
+def _say_what_it_costs(needs: int, *, trying: bool) -> None:
+    """Before anything is done: what was learned from needs goes with the model that read them."""
+    what = f"{needs} past needs were read by another model; their words are not kept, so they teach this one nothing"
+    then = (
+        "they stay until this model is the one in roster.json and the index is made with it"
+        if trying
+        else "they are dropped at the end of this run; stop it now (Ctrl-C) and put the old model back to keep them"
+    )
+    print(f"roster: {what}: {then}. Ratings stay.", file=sys.stderr)
 
 
 def _exit_if(nobody: bool) -> None:

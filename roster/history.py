@@ -355,6 +355,18 @@ class History:
         """How many needs there are of each encoder, by its fingerprint."""
         return dict(self._db.execute("SELECT encoder, count(*) FROM needs GROUP BY encoder"))
 
+    def forget_other_encoders(self, encoder: str) -> int:
+        """Drop the needs that other encoders than this one read, and the weights chosen by them; how many needs.
+
+        Their words are not kept, so they cannot be read again. Outcomes stay on record.
+        """
+        with atomic(self._db) as db:
+            (count,) = db.execute("SELECT count(*) FROM needs WHERE encoder != ?", (encoder,)).fetchone()
+            if count:
+                db.execute("DELETE FROM needs WHERE encoder != ?", (encoder,))
+                db.execute("DELETE FROM learning WHERE encoder != ?", (encoder,))
+        return int(count)
+
     def clear(self, tables: Iterable[str] = _TABLES) -> dict[str, int]:
         """Forget everything of these kinds, for good; how many rows of each there were.
 

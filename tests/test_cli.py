@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -308,6 +309,35 @@ def test_a_config_that_cannot_be_read_is_a_misuse(
     assert ran.err.startswith(f"roster: {home.config}")
     assert said in ran.err
     assert ran.err.count("\n") == 1
+
+
+def test_another_model_drops_what_was_learned_from_needs_and_says_so_first(
+    run: Run, home: Home, calendar: Scripted
+) -> None:
+    """Their vectors mean nothing to it. Trying a model costs nothing yet; the records of calls stay."""
+    run("reindex")
+    with open_roster(load_config(home), home) as roster:
+        roster.warm_up()
+        made = roster.draft_now("put lunch on the calendar", 5)
+        card = made.running[0][0]
+        lesson = made.lesson()
+        assert lesson is not None
+        history = History(roster.writer.db)
+        number = history.keep_need(replace(lesson, encoder="another"), time.time())
+        row = OutcomeRow(card.id, card.fingerprint, Outcome.SUCCESS, None, 1.0, time.time(), drafted=True, need=number)
+        history.record(row)
+
+    tried = run("reindex", "--model", "whatever", "--json")
+    assert "1 past needs were read by another model" in tried.err
+    assert "needs_dropped" not in tried.json()
+    told = run("reindex", "--json")
+    assert "dropped at the end of this run" in told.err
+    assert told.json()["needs_dropped"] == 1
+    with open_roster(load_config(home), home) as roster:
+        history = History(roster.writer.db)
+        assert history.encoders() == {}
+        assert history.tallies()[card.id].calls == 1
+    assert run("reindex").err == ""
 
 
 def test_a_model_that_cannot_be_had_is_named(calendar: Scripted, tmp_path: Path) -> None:
