@@ -225,11 +225,18 @@ def reindex(
 
 
 @app.command()
-def status(as_json: AsJson = False) -> None:
-    """Servers, cards, index, encoder, quarantine and config problems, as last known. Connects to nothing."""
-    from roster import commands
+def status(
+    check: Annotated[bool, typer.Option("--check", help="Connect to every server first; 1 if one fails.")] = False,
+    watch: Annotated[
+        float | None, typer.Option("--watch", help="Show it anew every so many seconds.", min=0.5, max=3600)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Servers, cards, index, encoder, quarantine and config problems, as last known. Connects to nothing unasked."""
+    from roster import statuspage
 
-    commands.status(out=_print_json if as_json else None)
+    if not statuspage.status(check=check, watch_s=watch, out=_print_json if as_json else None):
+        raise typer.Exit(1)
 
 
 @app.command()

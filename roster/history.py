@@ -351,6 +351,11 @@ class History:
             return dict.fromkeys(_TABLES)
         return {table: dict(rows)[table] for table in _TABLES}
 
+    def calls_since(self, at: float) -> list[tuple[str, bool, float]]:
+        """Card id, whether it worked, and milliseconds of every call from then on, oldest first."""
+        rows = self._db.execute("SELECT card, outcome, latency_ms FROM outcomes WHERE at >= ? ORDER BY number", (at,))
+        return [(card, outcome == Outcome.SUCCESS, latency_ms) for card, outcome, latency_ms in rows]
+
     def encoders(self) -> dict[str, int]:
         """How many needs there are of each encoder, by its fingerprint."""
         return dict(self._db.execute("SELECT encoder, count(*) FROM needs GROUP BY encoder"))

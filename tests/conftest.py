@@ -11,7 +11,7 @@ import hypothesis
 import pytest
 from fakes import Clock, Ran, Run, WordEncoder
 
-from roster import app, cli, commands
+from roster import app, cli, statuspage
 from roster.catalogue import Catalogue
 from roster.config import Home, open_home
 from roster.database import open_database
@@ -91,7 +91,7 @@ def clock() -> Clock:
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
     """Run the command line in this process, with an encoder that hashes words."""
-    for module in (app, commands):
+    for module in (app, statuspage):
         monkeypatch.setattr(module, "open_encoder", lambda *_: WordEncoder())
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "1")

@@ -44,8 +44,9 @@ server explain diffs
 gate
 web
 serve token_commands quarantine reviewreport records demo evaluation
-commands driftreport
-receipt
+commands driftreport statusfacts
+receipt statuscheck
+statuspage
 cli
 """.strip().splitlines()
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
