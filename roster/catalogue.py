@@ -203,7 +203,7 @@ class Catalogue:
         with self._lock:
             passages = {text_hash(text): text for texts_ in self._take_passages() for text in texts_}
             if self.encoder is not None and passages:
-                stored = self._registry.vectors.of(self.encoder.fingerprint, passages)
+                stored = self._registry.vectors.of(self.encoder.fingerprint, passages, self.encoder.dim)
                 texts |= {key: text for key, text in passages.items() if key not in stored}
         return texts
 
@@ -221,7 +221,7 @@ class Catalogue:
                 continue
             texts = passages_of(self._draftable[number].card)
             hashes = [text_hash(text) for text in texts]
-            stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
+            stored = self._registry.vectors.of(self.encoder.fingerprint, hashes, self.encoder.dim)
             if all(key in stored for key in hashes):
                 rows = [stored[key] for key in hashes]
                 self._passages.put(number, np.stack(rows) if rows else np.empty((0, self.encoder.dim), np.float32))
@@ -251,7 +251,7 @@ class Catalogue:
         chosen = list(self._draftable if numbers is None else numbers)
         entries = [self._draftable[number] for number in chosen if number in self._draftable]
         hashes = None if numbers is None else {entry.text_hash for entry in entries}
-        stored = self._registry.vectors.of(self.encoder.fingerprint, hashes)
+        stored = self._registry.vectors.of(self.encoder.fingerprint, hashes, self.encoder.dim)
         there = [entry for entry in entries if entry.text_hash in stored]
         self.dense.drop(chosen)
         if self._passages is not None:

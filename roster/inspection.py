@@ -137,4 +137,5 @@ class Inspector:
 
 def _noted(card: Card, finding: Finding) -> Noted:
     """A finding as it is kept: its excerpt, which is the author's words, is made again when somebody asks."""
-    return Noted(card.id, card.fingerprint, finding.rule.value, finding.severity.value, finding.where)
+    where = finding.where.encode("utf-8", "backslashreplace").decode()
+    return Noted(card.id, card.fingerprint, finding.rule.value, finding.severity.value, where)

@@ -142,6 +142,9 @@ class Skills:
         except sqlite3.Error as error:
             # Drafts go on with what is on file.
             log.warning("the skills could not be put on file (%s); trying again", error)
+        except Exception as error:  # noqa: BLE001 - files that anybody may have written; serving must not end by them
+            self.playbook.forget()
+            log.warning("the skills could not be read (%s); drafts go on without what is new", type(error).__name__)
 
     # ------------------------------------------------------------------------------------------- calling
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,20 +25,31 @@ class VectorStore:
         """Store one vector per text hash. vectors: (n, dim) float32 unit rows."""
         rows = [(encoder, key, row.astype("<f4").tobytes()) for key, row in zip(hashes, vectors, strict=True)]
         with atomic(self._db) as db:
-            db.executemany("INSERT OR IGNORE INTO vectors VALUES (?, ?, ?)", rows)
+            db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
-    def of(self, encoder: str, hashes: Iterable[str] | None = None) -> dict[str, NDArray[np.float32]]:
-        """Stored vectors by text hash: all of this encoder's, or those of `hashes`."""
+    def of(
+        self, encoder: str, hashes: Iterable[str] | None = None, dim: int | None = None
+    ) -> dict[str, NDArray[np.float32]]:
+        """Stored vectors by text hash: all of this encoder's, or those of `hashes`.
+
+        dim: what they must have; a row of another length, or of no numbers, was damaged and counts as not there.
+        """
+        found = self._of(encoder, hashes)
+        if dim is None:
+            return found
+        return {key: row for key, row in found.items() if len(row) == dim and np.isfinite(row).all() and row.any()}
+
+    def _of(self, encoder: str, hashes: Iterable[str] | None) -> dict[str, NDArray[np.float32]]:
         if hashes is None:
             rows = self._db.execute("SELECT text_hash, vector FROM vectors WHERE encoder = ?", (encoder,))
-            return {key: np.frombuffer(blob, dtype="<f4") for key, blob in rows}
+            return {key: _row(blob) for key, blob in rows}
         out = {}
         for key in hashes:
             row = self._db.execute(
                 "SELECT vector FROM vectors WHERE encoder = ? AND text_hash = ?", (encoder, key)
             ).fetchone()
             if row:
-                out[key] = np.frombuffer(row[0], dtype="<f4")
+                out[key] = _row(row[0])
         return out
 
     def forget(self, encoder: str) -> None:
@@ -53,3 +65,9 @@ class VectorStore:
             "AND quarantined_at IS NULL)",
             [(each,) for each in hashes],
         )
+
+
+def _row(blob: Any) -> NDArray[np.float32]:
+    """The numbers of a stored vector; none of what is not one."""
+    whole = isinstance(blob, bytes) and not len(blob) % 4
+    return np.frombuffer(blob if whole else b"", dtype="<f4")

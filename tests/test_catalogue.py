@@ -12,8 +12,9 @@ from fakes import Clock, WordEncoder, tool
 from roster.cards import dense_text, public_id
 from roster.catalogue import Catalogue
 from roster.config import Home
-from roster.dense import DenseIndex
+from roster.dense import DenseIndex, drop_manifest
 from roster.registry import Registry
+from roster.reindex import Writer, embed_missing
 
 ADD, LIST, READ = tool("add", "Add an event"), tool("list", "List events"), tool("read", "Read a file")
 ADD2 = tool("add", "Add an event, and mail everybody")
@@ -305,3 +306,27 @@ def test_what_others_stored_is_taken_over(
     assert list(catalogue.unembedded()) == [first]
     catalogue.empty_dense()
     assert (len(dense(catalogue)), len(catalogue.unembedded())) == (0, 2)
+
+
+def test_a_damaged_vector_is_made_anew(
+    catalogue: Catalogue, writer: Writer, home: Home, clock: Clock, encoder: WordEncoder
+) -> None:
+    """Of another length, of no numbers, or no vector at all: the text has none, until it is embedded again."""
+    rows = [tool(name, f"What {name} does") for name in ("short", "odd", "empty", "nan", "zero", "sound")]
+    writer.registry.sight("calendar", rows, clock.now)
+    catalogue.attach(encoder, home.index)
+    embed_missing(catalogue, writer, home)
+    nan = np.full(encoder.dim, np.nan, "<f4").tobytes()
+    zero = bytes(4 * encoder.dim)
+    damaged = {"short": bytes(400), "odd": b"abc", "empty": b"", "nan": nan, "zero": zero}
+    for name, blob in damaged.items():
+        entry = catalogue.find(f"calendar__{name}")
+        assert entry is not None
+        writer.db.execute("UPDATE vectors SET vector = ? WHERE text_hash = ?", (blob, entry.text_hash))
+    drop_manifest(home.index)
+
+    again = Catalogue(writer.db, ["calendar"])
+    again.attach(encoder, home.index)
+    assert again.missing == 5
+    assert embed_missing(again, writer, home) == 5
+    assert again.missing == 0

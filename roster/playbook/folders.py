@@ -74,7 +74,7 @@ def find_skill_file(folder: Path) -> Path | None:
     """The SKILL.md of a folder, also when it is written in small letters. Raises OSError."""
     names = {entry.name: entry for entry in os.scandir(folder) if entry.name.lower() == "skill.md"}
     for name in ("SKILL.md", *sorted(names)):
-        if name in names and not names[name].is_dir():
+        if name in names and names[name].is_file():  # a pipe would keep its reader waiting for ever
             return folder / name
     return None
 

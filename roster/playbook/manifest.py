@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from roster.playbook.folders import find_skill_file, within
-from roster.playbook.reading import Playbook, Skill, read_skill
+from roster.playbook.reading import Playbook, Skill, read_skill, sound
 
 __all__ = ["blocks_of", "reread"]
 
@@ -79,7 +79,8 @@ def blocks_of(skill: Skill, notes: list[str]) -> list[dict[str, Any]]:
     if sizes:
         more = [f"- and {len(sizes) - MOST_NAMED} more"] if len(sizes) > MOST_NAMED else []
         blocks.append(_text("\n".join([f"Files of this skill, in {skill.folder}:", *lines, *more])))
-    return [*blocks, *embedded, *links]
+    answer: list[dict[str, Any]] = sound([*blocks, *embedded, *links])
+    return answer
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -27,7 +27,7 @@ from roster.playbook.folders import (
 from roster.playbook.frontmatter import LONGEST_DESCRIPTION, flaws_of_name, split
 from roster.playbook.roots import Root, Scope, roots_of, user_folder
 
-__all__ = ["Listed", "Playbook", "Reading", "Skill", "open_playbook", "read_skill"]
+__all__ = ["Listed", "Playbook", "Reading", "Skill", "open_playbook", "read_skill", "sound"]
 
 LARGEST_SKILL_FILE = 512 * 1024
 """Bytes of a SKILL.md that are read: twenty times what the specification recommends."""
@@ -122,8 +122,24 @@ def read_skill(folder: Path, root: Root, known: Hashes | None = None) -> Skill:
     row: dict[str, Any] = {"name": name, "description": description, "body": front.body, "files": hashes}
     if rest:
         row["annotations"] = rest
-    row |= {"folder": str(folder), "root": str(root.path)}
+    row = {**sound(row), "folder": str(folder), "root": str(root.path)}
     return Skill(row, folder, file, found, [*(Flaw(str(file), flaw) for flaw in flaws), *found.flaws])
+
+
+def sound(value: Any) -> Any:
+    """`value` with half characters written out, wherever they come from: an escape, or a file's name that is no UTF-8.
+
+    Nothing that stores, encodes or sends text takes them.
+    """
+    match value:
+        case str():
+            return value.encode("utf-8", "backslashreplace").decode()
+        case Mapping():
+            return {sound(key): sound(item) for key, item in value.items()}
+        case list() | tuple():
+            return [sound(item) for item in value]
+        case _:
+            return value
 
 
 def _sha256(path: Path) -> str:
