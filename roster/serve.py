@@ -28,7 +28,7 @@ STOP_LIMIT_S = 10.0
 
 def serve_stdio(*, five: bool = False, transparent: bool = False) -> None:
     """Serve stdin and stdout. Raises ConfigError, StoreError before the first byte; a bad server entry only warns."""
-    # Imports make much that lives as long as the process. To have it searched for garbage over and over, while it grows,
+    # Imports make much that lives as long as the process. To search it for garbage over and over, while it grows,
     # takes a tenth of the time until the first answer.
     gc.disable()
     home, config = _configured()

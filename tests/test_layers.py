@@ -181,7 +181,7 @@ assert not {"roster.web", "roster.gate"} & sys.modules.keys()
 
 
 def test_the_handshake_is_answered_with_little_loaded() -> None:
-    """Between a client and its first answer stands the SDK alone: no vectors, no stemmer, nothing of drafts or calls."""
+    """Between a client and its first answer stands the SDK alone: no vectors, no stemmer, no drafts, no calls."""
     code = """
 import sys
 import roster.serve, roster.lobby
