@@ -246,11 +246,12 @@ def atomic(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 @contextmanager
 def patience(db: sqlite3.Connection, wait_ms: int) -> Iterator[None]:
     """For as long as the context lasts, statements wait this long for another process's lock."""
+    (before,) = db.execute("PRAGMA busy_timeout").fetchone()
     db.execute(f"PRAGMA busy_timeout = {wait_ms:d}")
     try:
         yield
     finally:
-        db.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS:d}")
+        db.execute(f"PRAGMA busy_timeout = {before:d}")
 
 
 def is_busy(error: sqlite3.Error) -> bool:
