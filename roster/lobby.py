@@ -23,6 +23,7 @@ from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.session import ServerSession
 from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
 
 from roster.config import Config, Home, Mode, open_home
 from roster.database import open_database
@@ -43,6 +44,9 @@ log = logging.getLogger(__name__)
 GRACE_S = 0.1
 """For so long the handshake has the processor for itself. A client that comes later than that is no worse off."""
 
+LAST_WORD_S = 0.1
+"""What a client asked for before it closed its end, all at once as scripts do, has so long to be answered."""
+
 
 def last_offers(config: Config, home: Home) -> list[Collection[str] | None]:
     """What each server had besides tools when it was last connected; None for one that never was.
@@ -60,6 +64,21 @@ def last_offers(config: Config, home: Home) -> list[Collection[str] | None]:
 def _import_all() -> None:
     import roster.app
     import roster.server  # noqa: F401
+
+
+class _PatientStream(MendedStream):
+    """A read stream whose end is not seen before what came ahead of it has been taken up."""
+
+    def __init__(self, inner: Any, lobby: Lobby) -> None:
+        super().__init__(inner)
+        self._lobby = lobby
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await super().__anext__()
+        except StopAsyncIteration:
+            await self._lobby.caught_up()
+            raise
 
 
 class Lobby:
@@ -81,8 +100,14 @@ class Lobby:
         async with anyio.create_task_group() as group:
             group.start_soon(self._open)
             async with stdio_server() as (read, write):
-                await self._server.run(MendedStream(read), write, self._server.create_initialization_options())
+                await self._server.run(_PatientStream(read, self), write, self._server.create_initialization_options())
             self._over.set()
+
+    async def caught_up(self) -> None:
+        """Wait until nothing waits for the opening any more, and what did has had a moment to be answered."""
+        if self._waiting.is_set() and not self._opened.is_set():
+            await self._opened.wait()
+            await anyio.sleep(LAST_WORD_S)
 
     async def close(self) -> None:
         """Stop the backends and wait for their children to end."""
