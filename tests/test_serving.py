@@ -329,6 +329,8 @@ def test_the_mode_comes_from_the_config_unless_it_is_named(calendar: Scripted, s
 
 def test_what_is_asked_all_at_once_is_answered_though_the_client_closes_its_end(home: Home) -> None:
     """A script that writes its questions and closes the pipe asks before anything is opened that could answer."""
+    home.folder.mkdir(parents=True, exist_ok=True)
+    home.config.write_text("{}", "utf-8")
     info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
     asked: list[dict[str, Any]] = [
         {"id": 1, "method": "initialize", "params": info},
