@@ -7,8 +7,9 @@ All in one run, in turn within each round, so that the ratios mean something on 
 - spawn to `initialize`: a do-nothing SDK server, Roster with three servers, and Roster with one hung and three slow
   (3 s) servers more. `--official`: a folder of npm packages with the everything, filesystem and memory servers; without
   it three small ones of our own.
-- a call at 1 kB and 64 kB: what Roster adds to the direct call, over what the minimal proxy adds (one low-level server,
-  one client session: `minimal_proxy` below). Five mode is measured after its first draft, as it is used.
+- a call at 1 kB and 64 kB: what Roster adds to the direct call of the same turn, over what the minimal proxy adds (one
+  low-level server, one client session: `minimal_proxy` below). Five mode is measured after its first draft, as it is
+  used.
 - `tools/list` of 2,000 tools, five mode's with as many, the first draft of a warm home in processor seconds, what 1,000
   calls leave in memory, and the processor's share while nothing is asked.
 
@@ -226,24 +227,29 @@ def calls(folder: Path, count: int, fastmcp: str | None) -> dict[str, Any]:
 
 
 def _added(took: dict[str, list[float]]) -> dict[str, Any]:
-    """p50 and p95 of each, what each adds to the direct call, and that over what the minimal proxy adds."""
-    found = {
-        name: {"p50": percentile(values, 0.5), "p95": percentile(values, 0.95)}
-        for name, values in took.items()
-        if values
-    }
+    """p50 and p95 of each, of what each adds to the direct call of the same turn, and that over the minimal proxy's.
+
+    A percentile of differences within a turn, as the difference of two percentiles is mostly noise. A ratio is None
+    where the minimal proxy adds nothing that can be measured.
+    """
     added = {
-        name: {p: each[p] - found["direct"][p] for p in ("p50", "p95")}
-        for name, each in found.items()
+        name: _percentiles([through - direct for through, direct in zip(values, took["direct"], strict=False)])
+        for name, values in took.items()
         if name != "direct"
     }
     least = added["minimal_proxy"]
     return {
-        "ms": found,
+        "ms": {name: _percentiles(values) for name, values in took.items()},
+        "added_ms": added,
         "added_over_minimal_proxy": {
-            name: {p: round(each[p] / least[p], 2) for p in each} for name, each in added.items()
+            name: {p: round(each[p] / least[p], 2) if least[p] > 0 else None for p in each}
+            for name, each in added.items()
         },
     }
+
+
+def _percentiles(values: list[float]) -> dict[str, float]:
+    return {"p50": round(percentile(values, 0.5), 3), "p95": round(percentile(values, 0.95), 3)}
 
 
 def _resident_mb(pipe: Pipe) -> float:

@@ -163,8 +163,10 @@ class Caller:
             before,
             called.instead,
         )
+        if self._recorder.record_now(ended):
+            return called
         with anyio.move_on_after(RECORD_WAIT_S):
-            # Nearly always a fraction of a millisecond; when another process holds the database, the answer goes first.
+            # Somebody else is writing. When that takes longer, the answer goes first.
             await to_thread.run_sync(self._recorder.record, ended, abandon_on_cancel=True)
         return called
 

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from roster.errors import StoreError, StoreTooNewError
 
-__all__ = ["MIGRATIONS", "atomic", "generation", "next_generation", "open_database"]
+__all__ = [
+    "MIGRATIONS",
+    "atomic",
+    "generation",
+    "is_busy",
+    "next_generation",
+    "open_database",
+    "patience",
+]
 
 BUSY_TIMEOUT_MS = 10_000
 
@@ -233,6 +241,22 @@ def atomic(db: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+@contextmanager
+def patience(db: sqlite3.Connection, wait_ms: int) -> Iterator[None]:
+    """For as long as the context lasts, statements wait this long for another process's lock."""
+    (before,) = db.execute("PRAGMA busy_timeout").fetchone()
+    db.execute(f"PRAGMA busy_timeout = {wait_ms:d}")
+    try:
+        yield
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {before:d}")
+
+
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process holds the lock."""
+    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -33,12 +33,11 @@ from roster.ranking import (
 from roster.ratings import wilson_lower
 from roster.registry import Entry
 from roster.vectors import Vectors
+from roster.welcome import DEFAULT_K, MAX_K
 from roster.words import fold, length_of, squashed, steps_of, tokens_of_need
 
 __all__ = ["DEFAULT_K", "MAX_K", "Draft", "DraftMemory", "Drafted", "Starter", "checked_k", "checked_need", "draft"]
 
-DEFAULT_K = 5
-MAX_K = 10
 MAX_NEED_CHARACTERS = 20_000
 CANDIDATES = 200
 """How many cards each stage puts in the running: far more than k, so that the blend and not a stage decides."""

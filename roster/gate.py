@@ -22,8 +22,8 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from roster.addresses import host_of, is_loopback
-from roster.backends.mended import mended_body
 from roster.errors import StoreError
+from roster.mended import mended_body
 from roster.tokens import Token
 
 __all__ = ["HEALTH", "PATH", "Gate", "Rules", "token_of"]

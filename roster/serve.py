@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 import anyio
 
 from roster.addresses import is_loopback, listen, parse_address, url_of
-from roster.app import open_roster
 from roster.config import Config, Home, Mode, find_home, load_config
 from roster.errors import ConfigError
-from roster.server import RosterServer
-from roster.tokens import FIRST, Tokens
+
+if TYPE_CHECKING:
+    from roster.lobby import Lobby
 
 __all__ = ["serve_http", "serve_stdio"]
 
@@ -26,9 +28,14 @@ STOP_LIMIT_S = 10.0
 
 def serve_stdio(*, five: bool = False, transparent: bool = False) -> None:
     """Serve stdin and stdout. Raises ConfigError, StoreError before the first byte; a bad server entry only warns."""
+    # Imports make much that lives as long as the process. To search it for garbage over and over, while it grows,
+    # takes a tenth of the time until the first answer.
+    gc.disable()
     home, config = _configured()
-    with open_roster(config, home) as roster:
-        anyio.run(_serve, RosterServer(roster, _mode(config, five=five, transparent=transparent)))
+    mode = _mode(config, five=five, transparent=transparent)
+    from roster.lobby import Lobby, last_offers
+
+    anyio.run(_serve, Lobby(config, home, mode, last_offers(config, home)))
 
 
 def serve_http(address: str, *, five: bool = False, transparent: bool = False) -> None:
@@ -40,6 +47,8 @@ def serve_http(address: str, *, five: bool = False, transparent: bool = False) -
     home, config = _configured()
     if wrong := config.problems_below("http"):
         raise ConfigError(f"{home.config}: {wrong[0]}; over HTTP nothing is served until that is mended")
+    from roster.app import open_roster
+    from roster.tokens import FIRST, Tokens
     from roster.web import PATH, Web, serve_web
 
     with listen(wanted) as sock, open_roster(config, home) as roster:
@@ -81,19 +90,19 @@ def _mode(config: Config, *, five: bool, transparent: bool) -> Mode:
     return mode
 
 
-async def _serve(server: RosterServer) -> None:
+async def _serve(lobby: Lobby) -> None:
     async with anyio.create_task_group() as group:
         if sys.platform != "win32":
-            group.start_soon(_stop_on_signal, server)
-        await server.serve_stdio()
+            group.start_soon(_stop_on_signal, lobby)
+        await lobby.serve_stdio()
         group.cancel_scope.cancel()
 
 
-async def _stop_on_signal(server: RosterServer) -> None:
+async def _stop_on_signal(lobby: Lobby) -> None:
     with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         async for _ in signals:
             with anyio.move_on_after(STOP_LIMIT_S):
-                await server.roster.pool.close()
+                await lobby.close()
             # A thread waits in read(0) for the client's next line, and nothing can interrupt that: not a
             # cancellation, not the end of the interpreter. The children are gone and every write is committed.
             os._exit(0)

@@ -24,10 +24,8 @@ from mcp.server.models import InitializationOptions
 from mcp.server.subscriptions import InMemorySubscriptionBus, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 
-from roster import __version__
 from roster.app import Roster
 from roster.backends import requester
-from roster.backends.mended import MendedStream
 from roster.briefs import shorten
 from roster.call import Called, checked_arguments, held_card, unknown_card
 from roster.cards import Card, Kind
@@ -35,13 +33,14 @@ from roster.config import Mode
 from roster.draft import Draft, Drafted, DraftMemory, checked_k, checked_need
 from roster.errors import CallError, HeldCardError, RosterError
 from roster.failures import PLATFORM, FailureKind
-from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, announced, voice_of
+from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, voice_of
+from roster.offers import announced
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
 from roster.rawanswers import answer_raw, as_dict, raw_answers
 from roster.recorder import CallMemory
 from roster.registry import Entry
-from roster.welcome import five_tools, instructions
+from roster.welcome import five_tools, instructions, new_server
 
 __all__ = ["Connection", "Context", "RosterServer"]
 
@@ -67,6 +66,10 @@ class Connection(Client):
     calls: CallMemory = field(default_factory=CallMemory)
 
 
+async def _answered_raw(call_next: CallNext, ctx: Context) -> HandlerResult:
+    return await raw_answers(ctx, call_next)
+
+
 def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
@@ -83,9 +86,15 @@ class RosterServer:
     """An MCP server over one Roster. Serves any number of connections, in both protocol eras."""
 
     def __init__(
-        self, roster: Roster, mode: Mode, *, connection_of: Callable[[Context], Connection] | None = None
+        self,
+        roster: Roster,
+        mode: Mode,
+        *,
+        connection_of: Callable[[Context], Connection] | None = None,
+        server: Server[Connection] | None = None,
     ) -> None:
-        """connection_of: whose request this is, where the SDK's lifespan is not one connection's (HTTP)."""
+        """connection_of: whose request this is, where the SDK's lifespan is not one connection's (HTTP). server: one
+        that has begun to serve, and whose messages are brought to `receive` by somebody else."""
         self.roster = roster
         self.mode = mode
         self._connection_of = connection_of or (lambda ctx: ctx.lifespan_context)
@@ -94,18 +103,14 @@ class RosterServer:
         self._bus = InMemorySubscriptionBus()
         self._first_request = anyio.Event()
         transparent = mode is Mode.TRANSPARENT
-        self.server: Server[Connection] = Server(
-            "roster",
-            version=__version__,
-            title="Roster",
-            instructions=instructions(roster.config, mode),
-            lifespan=self._lifespan,
-            on_list_tools=self._list_tools,
-            on_call_tool=self._call_transparent if transparent else self._call_five,
-        )
+        self.server = server or new_server(roster.config, mode, self._lifespan)
+        self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
+        calling = self._call_transparent if transparent else self._call_five
+        self.server.add_request_handler("tools/call", types.CallToolRequestParams, calling)
         self.forwarder = Forwarder(roster.pool, self._bus, lists=transparent)
         Handlers(self.forwarder, mode).register(self.server)
-        self.server.middleware += [self._on_behalf, raw_answers]
+        if server is None:
+            self.server.middleware.append(self.receive)
         roster.pool.switchboard.peer = self.forwarder
         if transparent:
             roster.on_change = self._list_changed
@@ -148,13 +153,6 @@ class RosterServer:
             self.roster.stop_indexing()
             group.cancel_scope.cancel()
 
-    async def serve_stdio(self) -> None:
-        """Serve one client on this process's stdin and stdout, until it closes them."""
-        from mcp.server.stdio import stdio_server
-
-        async with self.running(), stdio_server() as (read, write):
-            await self.server.run(MendedStream(read), write, self.options())
-
     def stop_calls(self) -> None:
         """End every call in flight, with an answer that says so, and every stream of news."""
         for scope in list(self._calls):
@@ -167,6 +165,10 @@ class RosterServer:
         await self.roster.keep_indexed()
 
     # ------------------------------------------------------------------------------------ every message first
+
+    async def receive(self, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Middleware: all that happens to a message before and after its handler."""
+        return await self._on_behalf(ctx, partial(_answered_raw, call_next))
 
     async def _on_behalf(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: note down whose message this is, and say at the opening what there is."""

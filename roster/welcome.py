@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from collections.abc import Callable, Collection
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
 
+from mcp.server.lowlevel.server import Server
+
+from roster import __version__
 from roster.config import Config, Mode
-from roster.draft import DEFAULT_K, MAX_K
 
-__all__ = ["five_tools", "instructions"]
+__all__ = ["DEFAULT_K", "MAX_K", "five_tools", "instructions", "new_server"]
+
+DEFAULT_K = 5
+MAX_K = 10
+"""How many tools a draft shows: unless asked otherwise, and at most."""
 
 _SERVERS_NAMED = 24
+LifespanT = TypeVar("LifespanT")
 
 
 def summary(config: Config, servers: Collection[str] | None = None) -> str:
@@ -70,4 +78,13 @@ def instructions(config: Config, mode: Mode, servers: Collection[str] | None = N
     return (
         f"One way to every tool of: {summary(config, servers)}. For each step, `draft` the need in plain words, then "
         "`call` one of the starters by id. If none fits, draft again in other words."
+    )
+
+
+def new_server(
+    config: Config, mode: Mode, lifespan: Callable[[Server[LifespanT]], AbstractAsyncContextManager[LifespanT]]
+) -> Server[LifespanT]:
+    """The protocol's side of a Roster, which answers the handshake and nothing else yet."""
+    return Server(
+        "roster", version=__version__, title="Roster", instructions=instructions(config, mode), lifespan=lifespan
     )

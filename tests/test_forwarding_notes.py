@@ -15,8 +15,8 @@ from mcp.client._memory import InMemoryTransport
 from scripted_backend import Scripted, raw, running, until
 
 from roster.config import Home, Mode
-from roster.forwarding import announced
 from roster.forwarding.logs import prefixed, wants
+from roster.offers import announced
 from roster.server import RosterServer
 
 pytestmark = pytest.mark.anyio

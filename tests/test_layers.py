@@ -21,11 +21,11 @@ REPOSITORY = Path(__file__).parents[1]
 LAYERS = """
 errors
 addresses words vectors outcomes jsonc terminal arguments waits uptime
-cards failures errorlikeness ratings evidence adapter dwell
+cards failures errorlikeness ratings evidence mended adapter dwell
 declared errortexts passages weights contracts review
 answers origins
 config drift
-clients
+clients offers welcome
 briefs database
 history lexical encoder dense playbook tokens vectorstore servernotes driftlog holds
 sighting
@@ -35,7 +35,6 @@ backends rawanswers
 catalogue forwarding
 reindex learning
 draft lint
-welcome
 recorder inspection
 call
 skills
@@ -43,6 +42,7 @@ app
 server explain diffs
 gate
 web
+lobby
 serve token_commands quarantine reviewreport records demo evaluation
 commands driftreport statusfacts
 receipt statuscheck
@@ -52,8 +52,8 @@ cli
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
 # Who alone may know an outside library.
 ALONE = {
-    "mcp": {"backends", "rawanswers", "forwarding", "server", "serve", "demo", "gate", "web"},
-    "mcp_types": {"backends", "rawanswers", "forwarding", "server", "serve", "demo"},
+    "mcp": {"backends", "mended", "rawanswers", "forwarding", "welcome", "server", "lobby", "demo", "gate", "web"},
+    "mcp_types": {"backends", "mended", "rawanswers", "forwarding", "server", "demo"},
     "uvicorn": {"web"},
     "starlette": {"gate", "web"},
     "faiss": {"dense"},
@@ -174,12 +174,25 @@ def test_serving_on_stdio_loads_no_web_server_of_ours() -> None:
 import sys
 import mcp.server.lowlevel.server, mcp.server.stdio
 before = {name for name in sys.modules if name.partition(".")[0] in ("uvicorn", "starlette", "sse_starlette", "h11")}
-import roster.cli, roster.serve, roster.server, roster.app, roster.commands
+import roster.cli, roster.serve, roster.lobby, roster.server, roster.app, roster.commands
 after = {name for name in sys.modules if name.partition(".")[0] in ("uvicorn", "starlette", "sse_starlette", "h11")}
 assert after == before, after - before
 assert not {"roster.web", "roster.gate"} & sys.modules.keys()
 """
     loaded_after(code)
+
+
+def test_the_handshake_is_answered_with_little_loaded() -> None:
+    """Between a client and its first answer stands the SDK alone: no vectors, no stemmer, no drafts, no calls."""
+    code = """
+import sys
+import roster.serve, roster.lobby
+ours = {"app", "server", "backends", "forwarding", "draft", "call", "catalogue", "registry", "playbook", "errortexts"}
+loaded = {name for name in sys.modules if name.startswith("roster.") and name.split(".")[1] in ours}
+assert not loaded, loaded
+assert not {"numpy", "snowballstemmer", "filelock", "jsonschema", "ruamel"} & sys.modules.keys()
+"""
+    assert set(loaded_after(code)) <= {"mcp", "pydantic", "rich"}
 
 
 def test_faiss_is_loaded_with_the_first_index() -> None:

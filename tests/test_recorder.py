@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -15,9 +16,9 @@ from roster.cards import Card, card_from_tool
 from roster.config import ServerSpec, Transport
 from roster.declared import Declared
 from roster.draft import Drafted
-from roster.history import History, Tally
-from roster.outcomes import CallReport, Cause, Outcome
-from roster.recorder import OUTAGE_S, REMEMBERED, RETRY_S, CallMemory
+from roster.history import History, Limits, Tally
+from roster.outcomes import CallReport, Cause, Outcome, judge
+from roster.recorder import OUTAGE_S, REMEMBERED, RETRY_S, CallMemory, Ended, Recorder
 from roster.reindex import Writer
 
 pytestmark = pytest.mark.anyio
@@ -390,3 +391,21 @@ async def test_recording_a_success_looks_into_nothing(bench: Bench, monkeypatch:
 def test_an_outcome_row_takes_a_plain_connection(db: sqlite3.Connection) -> None:
     """Nothing of the above needs more than the database."""
     assert History(db).tallies() == {}
+
+
+def test_recording_at_once_waits_for_nobody(writer: Writer, connect: Callable[[], sqlite3.Connection]) -> None:
+    """While another process or thread writes nothing is recorded, and that is said; then it is, and just once."""
+    recorder = Recorder(writer, lambda: 1.0, "full", Limits())
+    card = card_from_tool("box", tool("look"))
+    ended = Ended(card, judge(CallReport(Cause.ANSWERED, 1.0)), None, 1.0, {}, CallMemory())
+    (patient,) = writer.db.execute("PRAGMA busy_timeout").fetchone()
+    other = connect()
+    other.execute("BEGIN IMMEDIATE")
+    assert not recorder.record_now(ended)
+    other.execute("ROLLBACK")
+    with writer.lock:
+        assert not recorder.record_now(ended)
+
+    assert recorder.record_now(ended)
+    assert writer.db.execute("SELECT count(*) FROM outcomes").fetchone() == (1,)
+    assert writer.db.execute("PRAGMA busy_timeout").fetchone() == (patient,)

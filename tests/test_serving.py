@@ -325,3 +325,28 @@ def test_the_mode_comes_from_the_config_unless_it_is_named(calendar: Scripted, s
         assert roster.ended() == 0
     every, two = ["calendar__add_event", "calendar__list_events"], ["draft", "call"]
     assert listed == [every, two, every]
+
+
+def test_what_is_asked_all_at_once_is_answered_though_the_client_closes_its_end(home: Home) -> None:
+    """A script that writes its questions and closes the pipe asks before anything is opened that could answer."""
+    home.folder.mkdir(parents=True, exist_ok=True)
+    home.config.write_text("{}", "utf-8")
+    info = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
+    asked: list[dict[str, Any]] = [
+        {"id": 1, "method": "initialize", "params": info},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/list"},
+    ]
+    done = subprocess.run(
+        [sys.executable, "-m", "roster", "serve", "--five"],
+        input="".join(json.dumps({"jsonrpc": "2.0", **message}) + "\n" for message in asked),
+        capture_output=True,
+        text=True,
+        cwd=REPOSITORY,
+        env={**os.environ, "ROSTER_HOME": str(home.folder)},
+        timeout=DEADLINE_S,
+        check=True,
+    )
+
+    listed = json.loads(done.stdout.splitlines()[1])["result"]["tools"]
+    assert [row["name"] for row in listed] == ["draft", "call"]

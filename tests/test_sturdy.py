@@ -27,7 +27,6 @@ from test_serving import Serving, stored_vectors
 from roster import app, cli, commands
 from roster.app import Roster, open_roster
 from roster.backends import State, backend, pool
-from roster.backends.mended import mended
 from roster.backends.transports import STDERR_LIMIT_BYTES, cut_logs, log_file
 from roster.backends.wire import usable_row
 from roster.briefs import brief, trimmed_input
@@ -35,6 +34,7 @@ from roster.cards import card_from_tool
 from roster.config import Home, expand, load_config, open_home
 from roster.dense import read_manifest
 from roster.errors import VariableError
+from roster.mended import mended
 from roster.outcomes import Cause
 from roster.ratings import wilson_lower
 from roster.registry import Registry

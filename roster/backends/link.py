@@ -18,8 +18,8 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from roster import __version__
 from roster.backends.flights import Flights
-from roster.backends.mended import MendedStream
 from roster.backends.tap import RawRequest, Tap, raw_result
+from roster.mended import MendedStream
 
 __all__ = ["Link", "OnAsk", "OnNote", "Progress", "offers_of", "open_link"]
 

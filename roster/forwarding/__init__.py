@@ -4,6 +4,5 @@ from roster.forwarding.bridge import HOLDING
 from roster.forwarding.clients import Client, Voice
 from roster.forwarding.forwarder import Forwarder
 from roster.forwarding.handlers import Handlers, voice_of
-from roster.forwarding.offers import announced
 
-__all__ = ["HOLDING", "Client", "Forwarder", "Handlers", "Voice", "announced", "voice_of"]
+__all__ = ["HOLDING", "Client", "Forwarder", "Handlers", "Voice", "voice_of"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import mcp_types as types
 from mcp.shared._stream_protocols import ReadStream
@@ -90,14 +90,14 @@ class MendedStream:
         """Close the stream."""
         await self._inner.aclose()
 
-    def __aiter__(self) -> MendedStream:
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> SessionMessage | Exception:
         item = await self._inner.__anext__()
         return mended(item) if isinstance(item, Exception) else item
 
-    async def __aenter__(self) -> MendedStream:
+    async def __aenter__(self) -> Self:
         await self._inner.__aenter__()
         return self
 
