@@ -90,7 +90,7 @@ class Bench:
             catalogue.attach(encoder, self.home.index)
             dense, entries = catalogue.dense, catalogue.draftable()
             assert dense is not None
-            stored = roster.writer.registry.vectors(encoder.fingerprint)
+            stored = roster.writer.registry.vectors.of(encoder.fingerprint)
             wanted = {number for number, entry in entries.items() if entry.text_hash in stored}
             if strange := dense.numbers - wanted:
                 found.append(f"{len(strange)} rows of cards that are not drafted or have another text")

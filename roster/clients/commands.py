@@ -19,7 +19,7 @@ from roster.clients.journal import open_journal
 from roster.clients.machine import Machine, this_machine
 from roster.clients.plan import FilePlan
 from roster.clients.sync import Outcome, carry_out, plan_sync, routed_servers, wish_for
-from roster.config import Config, find_home, load_config
+from roster.config import Config, Mode, find_home, load_config, read_config
 from roster.errors import ConfigError
 from roster.terminal import Out, plain
 
@@ -33,6 +33,25 @@ def _project(machine: Machine, project: Path | None) -> Path:
 
 
 # ----------------------------------------------------------------------------------------------- init
+
+
+_EVERY_TOOL = "The mode is transparent: a client will list every tool of all these servers."
+_TWO_TOOLS = 'For two tools, draft and call, put "mode": "five" into roster.json.'
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return ""
+
+
+def _lists_all(text: str) -> bool:
+    """Whether a roster.json of this text has clients list every tool."""
+    try:
+        return read_config(text).settings.mode is Mode.TRANSPARENT
+    except ConfigError:
+        return False
 
 
 def init(
@@ -131,7 +150,10 @@ def _print_init(done: Import, roots: list[tuple[Path, int]], config: str, writte
     )
     if written and any(found.secrets for found in done.added):
         say("The file now holds keys as your clients had them, readable by you alone; ${VAR} references work as well.")
-    say("Next: `roster reindex` asks the servers for their tools, `roster sync --dry-run` shows what would change.")
+    if _lists_all(done.text or _text_of(Path(config))):
+        say(f"{_EVERY_TOOL} {_TWO_TOOLS}")
+    if not dry_run:
+        say("Next: `roster reindex` asks the servers for their tools, `roster sync --dry-run` shows what would change.")
 
 
 # ----------------------------------------------------------------------------------------------- sync
@@ -186,12 +208,14 @@ def _count(count: int, what: str) -> str:
 
 
 def _warnings(config: Config, routed: Any, machine: Machine) -> list[str]:
-    """Which routed servers would not start with the variables that are set here."""
-    return [
+    """Which routed servers would not start with the variables that are set here, and what clients will list."""
+    unset = [
         f"{name}: {missing}"
         for name in routed
         if (missing := config.servers[name].missing(machine.environ)) is not None
     ]
+    every = [f"{_EVERY_TOOL} {_TWO_TOOLS}"] if routed and config.settings.mode is Mode.TRANSPARENT else []
+    return [*unset, *every]
 
 
 def _unknown(keep: Sequence[str], plans: list[FilePlan]) -> list[str]:
@@ -310,3 +334,5 @@ def _print_ejected(done: list[Ejected], dry_run: bool) -> None:
             continue
         would = "would be given back: it " if dry_run else ""
         console.print(plain(f"{one.path} {would}{_UNDONE[one.undone]}"), soft_wrap=True)
+    if not dry_run and any(one.undone is not Undone.REFUSED for one in done):
+        console.print("Restart these clients. The bytes as they were stay in the backups folder of Roster's home.")

@@ -182,7 +182,10 @@ def test_servers_that_roster_does_not_run_stay_and_are_named(clients: Clients) -
     assert "the same with another env.K" in reasons["other account"]
     assert "only the client" in reasons["asks"]
     assert "roster init" in reasons["new"]
-    assert said["warnings"] == ["--keep nobody: no client has a server of this name"]
+    every_tool, nobody = said["warnings"]
+    assert every_tool.startswith("The mode is transparent")
+    assert '"mode": "five"' in every_tool
+    assert nobody == "--keep nobody: no client has a server of this name"
     assert next(iter(json.loads(path.read_text())["servers"])) == "roster"
 
 
