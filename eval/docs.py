@@ -46,12 +46,12 @@ def index() -> str:
         "",
         "Made by `eval/docs.py` from the table that `roster init`, `roster sync` and `roster eject` work by.",
         "",
-        "| client | user's file | how the row was checked |",
+        "| client | user's file (on Linux) | how the row was checked |",
         "|---|---|---|",
     ]
     for client in CLIENTS:
         paths = [path for place in client.places if place.scope is Scope.USER for path in shown(place, "linux")]
-        named = ", ".join(f"`{path}`" for path in paths[:2])
+        named = ", ".join(f"`{path}`" for path in paths)
         lines.append(f"| [{client.title}]({client.id}.md) | {named} | {SURE[client.confidence]} |")
     return "\n".join([*lines, ""])
 
@@ -79,6 +79,19 @@ def _files(client: Client) -> Iterator[str]:
             yield f"| {SCOPES[place.scope]} | {system} | {files} | `{_under(place)}` |"
     if any(len(shown(place, "linux")) > 1 for place in client.places):
         yield from ("", "Of several files the first that is there is meant.")
+        if any(path.startswith("$") for place in client.places for path in shown(place, "linux")):
+            yield "One that begins with a variable is the only one where that variable is set."
+    if any(
+        path.startswith(("@xdg", "@app")) for place in client.places for paths in place.paths.values() for path in paths
+    ):
+        yield from ("", "`$XDG_CONFIG_HOME` counts instead of `~/.config` where it is set.")
+    if any(place.scope is Scope.PROJECT for place in client.places):
+        yield from (
+            "",
+            "A project's file may be shared: `roster sync` leaves it alone unless `--project DIR` names the project.",
+        )
+    if any(place.many for place in client.places):
+        yield "Servers in one of several files that make one list are never taken out: do that by hand."
     if any(place.live for place in client.places):
         yield from (
             "",
@@ -103,14 +116,20 @@ def _entry(client: Client) -> Iterator[str]:
     if VARIABLE in json.dumps(entry):
         yield f"`{VARIABLE}` stands for the variables that the routed servers refer to."
     if variables:
-        yield "Variables that your servers refer to must be set where this client starts; an entry cannot ask for them."
+        yield "This client hands its servers few variables: put those that servers refer to into the entry's `env`."
+    yield from (
+        "",
+        "A server stays if it is disabled, if only the client can start it, if roster.json does not run the same with",
+    )
+    yield "the same values, or if `--keep NAME` asks for it. `roster sync --dry-run` names each with the reason."
 
 
 def _more(client: Client) -> Iterator[str]:
     yield from ("", "## In and out", "", "```sh", f"roster init --client {client.id}")
     yield f"roster sync --client {client.id} --dry-run"
     yield from (f"roster sync --client {client.id}", f"roster eject --client {client.id}", "```", "")
-    yield "Restart the client after `sync` and after `eject`. By hand, put the entry above into the file yourself."
+    yield "Restart the client after `sync` and after `eject`. By hand, put the entry above into the file yourself"
+    yield "and take the routed servers out; to undo that, the other way round. `eject` undoes only what `sync` did."
     if client.skills:
         named = ", ".join(f"`{_plain(path, 'linux')}`" for path in client.skills)
         yield from ("", f"Its skills lie in {named}; five mode drafts them beside the tools.")
