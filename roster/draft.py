@@ -283,12 +283,17 @@ class Drafted:
     """What is remembered of a draft, never its words. ids: the starters, then what may stand in for them, best first.
 
     need: what learning may keep of it once it leads to a call; None when nothing was encoded. stored: its number once
-    it was kept, so that several calls of one draft keep it once.
+    it was kept, so that several calls of one draft keep it once. prints: by id, what each card was when it was drafted.
     """
 
     ids: tuple[str, ...]
     need: NeedRow | None = None
     stored: int | None = None
+    prints: Mapping[str, str] = field(default_factory=dict)
+
+    def holds(self, card: Card) -> bool:
+        """Whether the draft was of this card as it is: what served a need by another definition teaches nothing."""
+        return card.id in self.ids and self.prints.get(card.id, card.fingerprint) == card.fingerprint
 
 
 class DraftMemory:
@@ -304,7 +309,11 @@ class DraftMemory:
         while draft_id in self._drafts:
             draft_id = f"d{secrets.token_hex(4)}"
         shown = [starter.card.id for starter in made.starters]
-        self._drafts[draft_id] = Drafted(tuple(dict.fromkeys([*shown, *made.ranking])), made.lesson())
+        self._drafts[draft_id] = Drafted(
+            tuple(dict.fromkeys([*shown, *made.ranking])),
+            made.lesson(),
+            prints={card.id: card.fingerprint for card, _ in made.running},
+        )
         while len(self._drafts) > self._limit:
             self._drafts.popitem(last=False)
         return draft_id

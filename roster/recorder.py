@@ -122,7 +122,7 @@ class Recorder:
             counted = self._counts(ended, now)
             with atomic(self._writer.db):
                 # A call that only happens to carry a draft's id says nothing of that draft's need.
-                drafted = ended.drafted if _was_drafted(ended) else None
+                drafted = ended.drafted if _was_drafted(ended) and self._is_current(ended.card) else None
                 need = self._need_of(drafted, now)
                 number = self._history.record(_row(ended, now, counted, need))
                 offer = self._note_suggestions(ended, now)
@@ -142,6 +142,11 @@ class Recorder:
         if drafted is None or drafted.need is None or self._learning != "full":
             return None
         return self._history.keep_need(drafted.need, now) if drafted.stored is None else drafted.stored
+
+    def _is_current(self, card: Card) -> bool:
+        """Whether a card is still what was called: its definition may have changed while the call was under way."""
+        row = self._writer.db.execute("SELECT fingerprint FROM cards WHERE id = ?", (card.id,)).fetchone()
+        return row is None or row[0] == card.fingerprint
 
     def _counts(self, ended: Ended, now: float) -> bool:
         """Whether an outcome is held for or against the tool. One outage of a backend is one, however many call it."""
@@ -186,7 +191,7 @@ class Recorder:
 
 
 def _was_drafted(ended: Ended) -> bool:
-    return ended.drafted is not None and ended.card.id in ended.drafted.ids
+    return ended.drafted is not None and ended.drafted.holds(ended.card)
 
 
 def _row(ended: Ended, now: float, counted: bool, need: int | None) -> OutcomeRow:

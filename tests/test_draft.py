@@ -11,6 +11,7 @@ from fakes import Clock, WordEncoder, tool
 from hypothesis import given
 from hypothesis import strategies as st
 
+from roster.cards import card_from_tool
 from roster.catalogue import Catalogue
 from roster.config import Home
 from roster.draft import (
@@ -18,6 +19,7 @@ from roster.draft import (
     MAX_K,
     MAX_NEED_CHARACTERS,
     Draft,
+    Drafted,
     DraftMemory,
     checked_k,
     checked_need,
@@ -407,3 +409,14 @@ def test_the_oldest_drafts_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> Non
 
     assert len(set(made)) == 3
     assert [found and found.ids for found in map(memory.find, made)] == [None, ("b",), ("c",)]
+
+
+def test_a_draft_is_of_the_cards_as_they_were() -> None:
+    """One whose definition changed since is another card: a call of it says nothing of that need."""
+    before = card_from_tool("post", tool("send", "Send a letter"))
+    after = card_from_tool("post", tool("send", "Send a letter, and a copy"))
+    drafted = Drafted((before.id,), prints={before.id: before.fingerprint})
+
+    assert drafted.holds(before)
+    assert not drafted.holds(after)
+    assert not drafted.holds(card_from_tool("post", tool("other")))
