@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 
 from filelock import FileLock, Timeout
@@ -79,12 +79,21 @@ def embed_missing(
         catalogue.take_stored()
         return not stopping() and bool(catalogue.unread_texts())
 
+    wanted: Collection[str] = ()
+
+    def still_wanted() -> Collection[str]:
+        nonlocal wanted
+        if catalogue.refresh():
+            wanted = catalogue.unread_texts()
+        return wanted
+
     done = 0
     with _turn(home, waiting) as mine:
         if mine:
             catalogue.refresh()
             catalogue.take_stored()
             missing = catalogue.unread_texts()
+            wanted = missing
             hashes = list(missing)
             for start in range(0, len(hashes), CHUNK):
                 if stopping():
@@ -92,7 +101,7 @@ def embed_missing(
                 chunk = hashes[start : start + CHUNK]
                 vectors = encoder.encode_cards([missing[key] for key in chunk])
                 with writer.lock:
-                    writer.registry.vectors.keep(encoder.fingerprint, chunk, vectors)
+                    writer.registry.vectors.keep(encoder.fingerprint, chunk, vectors, still_wanted)
                 catalogue.take(chunk, vectors)
                 done += len(chunk)
                 if on_progress is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,10 +21,23 @@ class VectorStore:
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
 
-    def keep(self, encoder: str, hashes: Sequence[str], vectors: Vectors) -> None:
-        """Store one vector per text hash. vectors: (n, dim) float32 unit rows."""
+    def keep(
+        self,
+        encoder: str,
+        hashes: Sequence[str],
+        vectors: Vectors,
+        wanted: Callable[[], Collection[str]] | None = None,
+    ) -> None:
+        """Store one vector per text hash. vectors: (n, dim) float32 unit rows.
+
+        wanted: which texts are still anybody's, asked once nobody else can write: a definition may have changed while
+        its text was embedded, and nothing of it must come back. None: all of them.
+        """
         rows = [(encoder, key, row.astype("<f4").tobytes()) for key, row in zip(hashes, vectors, strict=True)]
         with atomic(self._db) as db:
+            if wanted is not None:
+                current = wanted()
+                rows = [row for row in rows if row[1] in current]
             db.executemany("INSERT OR REPLACE INTO vectors VALUES (?, ?, ?)", rows)
 
     def of(

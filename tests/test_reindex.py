@@ -136,7 +136,7 @@ def test_an_encoder_that_fails_costs_one_chunk(catalogue: Catalogue, writer: Wri
 def test_a_card_that_changes_while_its_text_is_embedded_is_not_left_with_the_old_vector(
     catalogue: Catalogue, writer: Writer, home: Home, clock: Clock, connect: Callable[[], sqlite3.Connection]
 ) -> None:
-    """The next refresh takes it out, as if it had changed a moment later."""
+    """Neither in the index nor in the database: nobody would ever take it out again."""
     sighting = Registry(connect())
     sighting.sight("calendar", [tool("add", "before"), tool("list")], clock.now)
     change = [tool("add", "after"), tool("list")]
@@ -147,6 +147,8 @@ def test_a_card_that_changes_while_its_text_is_embedded_is_not_left_with_the_old
 
     assert catalogue.dense is not None
     assert catalogue.dense.numbers == {2}
+    assert stored(writer.db) == 1
+    assert embed_missing(catalogue, writer, home) == 0
 
 
 # ------------------------------------------------------------------------------- several at a time
