@@ -255,8 +255,9 @@ def patience(db: sqlite3.Connection, wait_ms: int) -> Iterator[None]:
 
 
 def is_busy(error: sqlite3.Error) -> bool:
-    """Whether another process holds the lock."""
-    return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+    """Whether another process, or another connection of this one, holds the lock."""
+    # Extended codes keep the plain one in their lowest byte; an error of Python's own has none.
+    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def migrate(db: sqlite3.Connection) -> None:
@@ -284,11 +285,6 @@ def _make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
 
-def _busy(error: sqlite3.DatabaseError) -> bool:
-    # Extended codes keep the plain one in their lowest byte.
-    return (getattr(error, "sqlite_errorcode", 0) & 0xFF) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
-
-
 def _use_wal(db: sqlite3.Connection) -> None:
     """Switch to the write-ahead log. SQLite does not wait for this one by itself, so processes that start together
     on a new home would fail each other."""
@@ -297,7 +293,7 @@ def _use_wal(db: sqlite3.Connection) -> None:
         try:
             db.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as error:
-            if not _busy(error) or time.monotonic() > limit:
+            if not is_busy(error) or time.monotonic() > limit:
                 raise
             time.sleep(0.02)
         else:
@@ -323,7 +319,7 @@ def open_database(path: Path) -> sqlite3.Connection:
         migrate(db)
     except sqlite3.DatabaseError as error:
         db.close()
-        if _busy(error):
+        if is_busy(error):
             raise StoreError(f"{path} is in use by another process that does not let go: try again") from None
         if "fts5" in str(error):
             raise StoreError("this Python's SQLite has no FTS5: install a Python built with it") from None

@@ -332,9 +332,11 @@ def keep(registry: Registry, *rows: dict[str, Any], server: str = "cal", encoder
 
 
 def test_stored_vectors_come_back_to_the_bit(registry: Registry) -> None:
-    """By encoder and text; unknown ones are left out, the first one stored stays."""
+    """By encoder and text; unknown ones are left out, and what is stored again takes the place of what was damaged."""
     add, listed = keep(registry, ADD, LIST)
     registry.vectors.keep("e", [add], np.zeros((1, 256), np.float32))
+    assert registry.vectors.of("e", dim=256).keys() == {listed}
+    keep(registry, ADD)
     (expected,) = WordEncoder().encode_cards([dense_text(card_from_tool("cal", ADD))])
 
     assert registry.vectors.of("e").keys() == {add, listed}

@@ -24,7 +24,7 @@ from scripted_backend import Scripted, raw, running, until
 from test_server_five import client_of, failure_in, texts
 from test_serving import Serving, stored_vectors
 
-from roster import app, cli, commands
+from roster import app, cli, statuspage
 from roster.app import Roster, open_roster
 from roster.backends import State, backend, pool
 from roster.backends.transports import STDERR_LIMIT_BYTES, cut_logs, log_file
@@ -62,7 +62,7 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(autouse=True)
 def _words(monkeypatch: pytest.MonkeyPatch, encoder: WordEncoder) -> None:
     """Whatever runs in this process embeds by hashing words."""
-    for module in (app, commands):
+    for module in (app, statuspage):
         monkeypatch.setattr(module, "open_encoder", lambda *_: encoder)
 
 
