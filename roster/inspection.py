@@ -6,11 +6,12 @@ The rules are imported when there is something to read, not when Roster starts.
 from __future__ import annotations
 
 import threading
+import zlib
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from roster.cards import Card
+from roster.cards import Card, Kind
 from roster.catalogue import Catalogue
 from roster.dwell import Reason
 from roster.reindex import Writer
@@ -92,14 +93,23 @@ class Inspector:
         self._keep([entry.card for entry in entries])
 
     def catch_up(self, now: float, *, quarantine: bool, on_progress: Callable[[int, int], None] | None = None) -> int:
-        """Read every card on file, if other rules read them last; how many that were.
+        """Read every card on file, if other rules read them last or other names are known by now; how many that were.
+
+        An order about another server's tool is only known as one once that tool is: which server lists first is not to
+        matter.
 
         quarantine: hold what is grave. A definition that a person accepted stays in drafts.
         """
-        if Reviews(self._writer.db).version == REVIEW_VERSION:
-            return 0
         self._catalogue.refresh()
         cards = [entry.card for entry in self._catalogue.living()]
+        # Of tools alone: processes in different projects see different skills, and would never agree.
+        names = "\n".join(sorted(f"{card.server}\0{card.name}" for card in cards if card.kind is Kind.TOOL))
+        version = REVIEW_VERSION << 32 | zlib.crc32(names.encode("utf-8", "surrogatepass"))
+        if not cards or Reviews(self._writer.db).version == version:
+            return 0
+        with self._lock:
+            self._names = None
+            self._read.clear()
         for done, card in enumerate(cards, 1):
             if self.grave(card) and quarantine:
                 with self._writer.lock:
@@ -108,7 +118,7 @@ class Inspector:
                 on_progress(done, len(cards))
         self._keep(cards)
         with self._writer.lock:
-            Reviews(self._writer.db).reviewed(REVIEW_VERSION)
+            Reviews(self._writer.db).reviewed(version)
         return len(cards)
 
     def lookalikes(self) -> dict[str, list[Finding]]:
