@@ -207,7 +207,7 @@ async def test_a_server_that_never_answers_times_out_and_is_tried_again(home: Ho
     ("entry", "state", "kind", "words"),
     [
         ({"start": "exit"}, State.FAILED, ErrorKind.EXITED, "box.log"),
-        ({"start": "refuse"}, State.FAILED, ErrorKind.REJECTED, "refused the connection"),
+        ({"start": "refuse"}, State.FAILED, ErrorKind.REJECTED, "answered with an error"),
         ({"command": "no-such-program"}, State.FAILED, ErrorKind.COMMAND_NOT_FOUND, "'no-such-program' was not found"),
         ({"command": __file__}, State.FAILED, ErrorKind.NOT_PERMITTED, "executable"),
         ({"cwd": "/lost/folder"}, State.MISCONFIGURED, ErrorKind.CONFIG, "'/lost/folder' is not a folder"),

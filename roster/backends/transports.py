@@ -227,6 +227,8 @@ def remedy(kind: ErrorKind, leaf: BaseException, spec: ServerSpec, environ: Mapp
             return f"no answer within {spec.start_timeout_s:g} s: raise start_timeout_s if it is just slow"
         case ErrorKind.UNREACHABLE:
             return "its address cannot be reached: check the URL and whether the server runs"
+        case ErrorKind.REJECTED if spec.transport is Transport.STDIO:
+            return f"it answered with an error, or with a message nobody can read: see {log_file}"
         case ErrorKind.REJECTED:
             return "it refused the connection: check the URL, the transport type and the credentials"
         case ErrorKind.PROTOCOL:
