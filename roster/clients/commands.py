@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -36,6 +37,11 @@ def _project(machine: Machine, project: Path | None) -> Path:
 
 
 _EVERY_TOOL = "The mode is transparent: a client will list every tool of all these servers."
+_CACHED = re.compile(r"[/\\](?:uv[/\\](?:cache[/\\])?(?:archive|environments)-v\d+|pipx[/\\]\.cache)[/\\]")
+_FLEETING = (
+    "Roster runs from a cache that uvx or `pipx run` may clear at any time, and the clients would be pointed there: "
+    "install it with `uv tool install` or `pipx install` first."
+)
 _TWO_TOOLS = 'For two tools, draft and call, put "mode": "five" into roster.json.'
 
 
@@ -214,8 +220,9 @@ def _warnings(config: Config, routed: Any, machine: Machine) -> list[str]:
         for name in routed
         if (missing := config.servers[name].missing(machine.environ)) is not None
     ]
+    fleeting = [_FLEETING] if routed and _CACHED.search(machine.python) else []
     every = [f"{_EVERY_TOOL} {_TWO_TOOLS}"] if routed and config.settings.mode is Mode.TRANSPARENT else []
-    return [*unset, *every]
+    return [*unset, *fleeting, *every]
 
 
 def _unknown(keep: Sequence[str], plans: list[FilePlan]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from client_machine import Clients
@@ -304,3 +305,25 @@ def test_variables_are_handed_on_where_a_client_withholds_them(clients: Clients)
     notes = next(file["notes"] for file in said["files"] if file["client"] == "claude-desktop")
     assert "MY_TOKEN" in notes[0]
     assert any("MY_TOKEN is not set" in warning for warning in said["warnings"])
+
+
+@pytest.mark.parametrize(
+    ("python", "fleeting"),
+    [
+        ("/home/me/.cache/uv/archive-v0/abc/bin/python", True),
+        ("/home/me/.local/pipx/.cache/5e4/bin/python", True),
+        ("C:\\Users\\me\\AppData\\Local\\uv\\cache\\archive-v0\\x\\python.exe", True),
+        ("/home/me/.local/share/uv/tools/roster-mcp/bin/python", False),
+        ("/home/me/.local/share/pipx/venvs/roster-mcp/bin/python", False),
+    ],
+)
+def test_a_cache_that_may_be_cleared_is_no_place_to_point_clients_at(
+    clients: Clients, python: str, fleeting: bool
+) -> None:
+    """`uvx` and `pipx run` are for trying; what they unpack goes without a word."""
+    clients.put("cursor", plain_layout(client_of("cursor")))
+    clients.init()
+    clients.machine = replace(clients.machine, python=python)
+    warnings = clients.sync(dry_run=True)[1]["warnings"]
+
+    assert any("uv tool install" in warning for warning in warnings) is fleeting
