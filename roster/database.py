@@ -212,11 +212,12 @@ MIGRATIONS = (
     "INSERT INTO listings SELECT name, version, listed_at FROM servers "
     "WHERE version IS NOT NULL AND listed_at IS NOT NULL",
     """CREATE TABLE findings (                -- what a review found; the texts themselves are in the cards
+        -- The key's columns come first: older SQLites' integrity_check takes the others for NULL otherwise.
         card TEXT NOT NULL,
-        fingerprint TEXT NOT NULL,
         rule TEXT NOT NULL,
-        severity TEXT NOT NULL,
         place TEXT NOT NULL,
+        fingerprint TEXT NOT NULL,
+        severity TEXT NOT NULL,
         PRIMARY KEY (card, rule, place)
     ) WITHOUT ROWID""",
     """CREATE TABLE tokens (

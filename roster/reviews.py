@@ -37,8 +37,8 @@ class Reviews:
             db.executemany("DELETE FROM findings WHERE card = ?", [(card,) for card in cards])
             db.execute(f"DELETE FROM findings WHERE rule IN ({marks})", list(among))
             db.executemany(
-                "INSERT OR REPLACE INTO findings VALUES (?, ?, ?, ?, ?)",
-                [(each.card, each.fingerprint, each.rule, each.severity, each.where) for each in (*found, *pairs)],
+                "INSERT OR REPLACE INTO findings (card, rule, place, fingerprint, severity) VALUES (?, ?, ?, ?, ?)",
+                [(each.card, each.rule, each.where, each.fingerprint, each.severity) for each in (*found, *pairs)],
             )
 
     def all(self) -> list[Noted]:

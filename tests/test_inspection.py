@@ -131,6 +131,14 @@ def test_a_name_that_passes_for_another_servers_is_noted_of_both_and_holds_neith
     assert Reviews(writer.db).all() == []
 
 
+def test_a_database_with_findings_is_sound(writer: Writer, clock: Clock, inspector: Inspector) -> None:
+    """By SQLite's own check, also that of older versions."""
+    sight(writer, clock, inspector, tool("add", GRAVE))
+
+    assert Reviews(writer.db).all()
+    assert writer.db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
 def test_nothing_of_a_text_is_kept_with_a_finding(writer: Writer, clock: Clock, inspector: Inspector) -> None:
     """Rule, severity and place; the excerpt is made again for who asks."""
     sight(writer, clock, inspector, tool("add", GRAVE))
