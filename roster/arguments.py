@@ -72,7 +72,8 @@ def says_something(schema: Any) -> bool:
 def check_arguments(schema: Any, arguments: Mapping[str, Any] | None) -> Check:
     """Whether arguments (None: none) validate against an input schema of any dialect from draft 4 to 2020-12.
 
-    Never longer than about `MAX_SECONDS` of processor time, and never wrong rather than silent: what cannot be told is None.
+    Never longer than about `MAX_SECONDS` of processor time, and never wrong rather than silent: what cannot be told is
+    None.
     """
     if schema is None or schema is True:
         return Check(True)
