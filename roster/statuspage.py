@@ -40,11 +40,13 @@ def status(*, check: bool = False, watch_s: float | None = None, out: Out = None
     console = Console()
     if out is not None or not console.is_terminal:
         raise RosterError("--watch wants a terminal: leave it out, or call `roster status --json` now and then")
+    if check:
+        raise RosterError("--watch only looks, and --check starts every server: use one of them at a time")
     try:
-        while True:
-            with console.screen() as screen:
-                screen.console.clear()
-                _once(check, None, screen.console)
+        with console.screen():
+            while True:
+                console.clear()
+                _once(False, None, console)
                 time.sleep(watch_s)
     except KeyboardInterrupt:
         return True

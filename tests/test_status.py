@@ -15,6 +15,7 @@ from roster import statuspage
 from roster.app import open_roster
 from roster.backends import ErrorKind
 from roster.config import Home, ServerSpec, Transport, load_config, read_config
+from roster.errors import RosterError
 from roster.history import History, OutcomeRow
 from roster.outcomes import Outcome
 from roster.statuscheck import notes_of
@@ -175,3 +176,5 @@ def test_watching_wants_a_terminal_and_ends_politely(
     monkeypatch.setattr(statuspage.time, "sleep", lambda _: None)
     assert statuspage.status(watch_s=1.0)
     assert len(shown) == 3
+    with pytest.raises(RosterError, match="starts every server"):
+        statuspage.status(watch_s=1.0, check=True)
