@@ -92,8 +92,14 @@ class Roster:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[Roster]:
         """Backends connected, or on their way; stopped again on the way out."""
-        async with self.pool.running():
-            yield self
+        async with anyio.create_task_group() as group:
+            group.start_soon(self.caller.scribe.run)
+            try:
+                async with self.pool.running():
+                    yield self
+            finally:
+                group.cancel_scope.cancel()
+                await self.caller.scribe.finish()
 
     async def keep_indexed(self) -> None:
         """Read the skills, load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong

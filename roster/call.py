@@ -12,7 +12,6 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import anyio
 from anyio import to_thread
 
 from roster.alternates import WORTH_ANOTHER, Suggestion, next_after, suggestion
@@ -30,12 +29,12 @@ from roster.history import Limits
 from roster.outcomes import CallReport, Cause, Outcome, Verdict, judge
 from roster.recorder import CallMemory, Ended, Recorder
 from roster.reindex import Writer
+from roster.scribe import Scribe
 
 __all__ = ["Called", "Caller", "checked_arguments", "held_card", "unknown_card"]
 
 log = logging.getLogger(__name__)
 
-RECORD_WAIT_S = 0.2
 LOOK_AGAIN_S = 60.0
 """A backend whose tools may have changed is asked for them again, but not more often than this."""
 
@@ -117,7 +116,7 @@ class Caller:
     ) -> None:
         self._backends = backends
         self._clock = clock
-        self._recorder = Recorder(writer, clock, learning, limits or Limits())
+        self.scribe = Scribe(Recorder(writer, clock, learning, limits or Limits()))
         self._memory = CallMemory()
         self._looked: dict[str, float] = {}
 
@@ -163,11 +162,7 @@ class Caller:
             before,
             called.instead,
         )
-        if self._recorder.record_now(ended):
-            return called
-        with anyio.move_on_after(RECORD_WAIT_S):
-            # Somebody else is writing. When that takes longer, the answer goes first.
-            await to_thread.run_sync(self._recorder.record, ended, abandon_on_cancel=True)
+        await self.scribe.record(ended)
         return called
 
     def _looked_into(

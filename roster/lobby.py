@@ -22,7 +22,6 @@ from anyio import to_thread
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from mcp.server.lowlevel.server import Server
 from mcp.server.session import ServerSession
-from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 
 from roster.config import Config, Home, Mode, open_home
@@ -33,6 +32,7 @@ from roster.offers import announced
 from roster.rawanswers import as_dict
 from roster.servernotes import ServerNotes
 from roster.welcome import new_server
+from roster.wires import standard_wires
 
 if TYPE_CHECKING:
     from roster.server import Connection, RosterServer
@@ -99,7 +99,7 @@ class Lobby:
         """Serve this process's stdin and stdout until the client closes them."""
         async with anyio.create_task_group() as group:
             group.start_soon(self._open)
-            async with stdio_server() as (read, write):
+            async with standard_wires() as (read, write):
                 await self._server.run(_PatientStream(read, self), write, self._server.create_initialization_options())
             self._over.set()
 
@@ -113,6 +113,7 @@ class Lobby:
         """Stop the backends and wait for their children to end."""
         if self._behind is not None:
             await self._behind.roster.pool.close()
+            await self._behind.roster.caller.scribe.finish()
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:

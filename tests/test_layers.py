@@ -31,11 +31,13 @@ history lexical encoder dense playbook tokens vectorstore servernotes driftlog h
 sighting
 registry reviews
 ranking alternates
+wires
 backends rawanswers
 catalogue forwarding
 reindex learning
 draft lint
 recorder inspection
+scribe
 call
 skills
 app
@@ -52,8 +54,20 @@ cli
 ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.split()}
 # Who alone may know an outside library.
 ALONE = {
-    "mcp": {"backends", "mended", "rawanswers", "forwarding", "welcome", "server", "lobby", "demo", "gate", "web"},
-    "mcp_types": {"backends", "mended", "rawanswers", "forwarding", "server", "demo"},
+    "mcp": {
+        "backends",
+        "mended",
+        "rawanswers",
+        "forwarding",
+        "welcome",
+        "server",
+        "lobby",
+        "demo",
+        "gate",
+        "web",
+        "wires",
+    },
+    "mcp_types": {"backends", "mended", "rawanswers", "forwarding", "server", "demo", "wires"},
     "uvicorn": {"web"},
     "starlette": {"gate", "web"},
     "faiss": {"dense"},

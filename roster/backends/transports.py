@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
@@ -15,9 +16,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.shared.exceptions import MCPError
 
+from roster.backends.child import child_streams
 from roster.config import ServerSpec, Transport, child_environment, expand
 from roster.errors import ConfigError, VariableError
 
@@ -135,6 +137,11 @@ async def _stdio(spec: ServerSpec, environ: Mapping[str, str], stderr: Path) -> 
     )
     cut_logs(stderr.parent)
     with open(_open_log(stderr), "w", encoding="utf-8", errors="replace") as errlog:
+        if sys.platform != "win32":
+            whole = get_default_environment() | env
+            async with child_streams([parameters.command, *parameters.args], whole, parameters.cwd, errlog) as streams:
+                yield streams
+            return
         async with stdio_client(parameters, errlog=errlog) as streams:
             yield streams
 
