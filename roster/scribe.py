@@ -28,6 +28,7 @@ class Scribe:
         self._waiting: deque[Ended] = deque()
         self._running = False
         self._news = anyio.Event()
+        self._pen = anyio.Lock()
 
     async def record(self, ended: Ended) -> None:
         """Have one call written down: soon, where somebody is there to do it."""
@@ -45,21 +46,27 @@ class Scribe:
             while True:
                 await self._news.wait()
                 self._news = anyio.Event()
-                while self._waiting:
-                    await self._write(self._waiting.popleft())
+                await self._catch_up()
         finally:
             self._running = False
 
     async def finish(self) -> None:
-        """Write down what is left."""
+        """Write down what is left, and wait for what is being written."""
         with anyio.move_on_after(LAST_WORDS_S, shield=True):
-            while self._waiting:
-                await self._write(self._waiting.popleft())
+            await self._catch_up()
         if self._waiting:
             log.warning("the outcomes of %d calls could not be recorded", len(self._waiting))
+
+    async def _catch_up(self) -> None:
+        async with self._pen:
+            while self._waiting:
+                await self._write(self._waiting.popleft())
 
     async def _write(self, ended: Ended) -> None:
         # A twentieth of a millisecond, half of what it takes to have another thread do it. But where another writes,
         # a thread waits for it, not the event loop.
-        if not self._recorder.record_now(ended):
-            await to_thread.run_sync(self._recorder.record, ended, abandon_on_cancel=True)
+        try:
+            if not self._recorder.record_now(ended):
+                await to_thread.run_sync(self._recorder.record, ended, abandon_on_cancel=True)
+        except Exception as error:  # noqa: BLE001 - it would end every client's connection
+            log.warning("an outcome of %s could not be recorded (%s)", ended.card.id, type(error).__name__)

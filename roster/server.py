@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeGuard
 
 import anyio
 import anyio.abc
@@ -47,7 +47,7 @@ __all__ = ["Connection", "Context", "RosterServer"]
 log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
-_CALL_KEYS = ("name", "arguments", "_meta")
+_CALL_KEYS = frozenset({"name", "arguments", "_meta"})
 NOTIFY_LIMIT_S = 2.0
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
@@ -68,6 +68,20 @@ class Connection(Client):
 
 async def _answered_raw(call_next: CallNext, ctx: Context) -> HandlerResult:
     return await raw_answers(ctx, call_next)
+
+
+def _is_plain(params: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Whether the params of a call say nothing but the usual, each in its right type."""
+    if params is None or not params.keys() <= _CALL_KEYS:
+        return False
+    meta = params.get("_meta", {})
+    token = meta.get("progressToken", 0) if isinstance(meta, dict) else None
+    return (
+        isinstance(params.get("name"), str)
+        and isinstance(params.get("arguments", {}), dict)
+        and isinstance(token, str | int)
+        and not isinstance(token, bool)
+    )
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -105,8 +119,8 @@ class RosterServer:
         transparent = mode is Mode.TRANSPARENT
         self.server = server or new_server(roster.config, mode, self._lifespan)
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
-        calling = self._call_transparent if transparent else self._call_five
-        self.server.add_request_handler("tools/call", types.CallToolRequestParams, calling)
+        self._calling = self._call_transparent if transparent else self._call_five
+        self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self.forwarder = Forwarder(roster.pool, self._bus, lists=transparent)
         Handlers(self.forwarder, mode).register(self.server)
         if server is None:
@@ -168,37 +182,41 @@ class RosterServer:
 
     async def receive(self, ctx: Context, call_next: CallNext) -> HandlerResult:
         """Middleware: all that happens to a message before and after its handler."""
-        return await self._on_behalf(ctx, partial(_answered_raw, call_next))
-
-    async def _on_behalf(self, ctx: Context, call_next: CallNext) -> HandlerResult:
-        """Middleware: note down whose message this is, and say at the opening what there is."""
         connection = self._connection_of(ctx)
         voice = Voice(connection, ctx)
         token = requester.set(voice)
         try:
-            if ctx.method not in ("initialize", "server/discover"):
-                self._first_request.set()
-                if ctx.method == "notifications/initialized":
-                    result = await call_next(ctx)
-                    await self.forwarder.ready(connection)
-                    return result
-                if voice.modern and voice.log_level:
-                    await self.forwarder.levels.at_least(voice.log_level)
-                if voice.modern and ctx.method in HOLDING:
-                    group = ctx.lifespan_context.group
-                    assert group is not None
-                    stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
-                    return await self.forwarder.bridge.run(voice, group, partial(call_next, ctx), stamp)
-                return await call_next(ctx)
-            connection.session = ctx.session
-            result = as_dict(await call_next(ctx))
-            if connection.servers is not None:
-                result["instructions"] = instructions(self.roster.config, self.mode, connection.servers)
-            # The SDK would announce whatever there is a handler for.
-            offers = await self._offers(connection)
-            return {**result, "capabilities": announced(self.mode, offers, tasks=not voice.modern)}
+            if connection.ready and ctx.method == "tools/call" and _is_plain(ctx.params):
+                # For the SDK there is nothing to check in it, and its answer leaves unread anyway.
+                return await self._calling(ctx, ctx.params["name"], ctx.params.get("arguments"))
+            return await self._on_behalf(voice, ctx, partial(_answered_raw, call_next))
         finally:
             requester.reset(token)
+
+    async def _on_behalf(self, voice: Voice, ctx: Context, call_next: CallNext) -> HandlerResult:
+        """Say at the opening what there is; hold what the newer era holds."""
+        connection = self._connection_of(ctx)
+        if ctx.method not in ("initialize", "server/discover"):
+            self._first_request.set()
+            if ctx.method == "notifications/initialized":
+                result = await call_next(ctx)
+                await self.forwarder.ready(connection)
+                return result
+            if voice.modern and voice.log_level:
+                await self.forwarder.levels.at_least(voice.log_level)
+            if voice.modern and ctx.method in HOLDING:
+                group = ctx.lifespan_context.group
+                assert group is not None
+                stamp = {types.SERVER_INFO_META_KEY: self.server.server_info_stamp}
+                return await self.forwarder.bridge.run(voice, group, partial(call_next, ctx), stamp)
+            return await call_next(ctx)
+        connection.session = ctx.session
+        result = as_dict(await call_next(ctx))
+        if connection.servers is not None:
+            result["instructions"] = instructions(self.roster.config, self.mode, connection.servers)
+        # The SDK would announce whatever there is a handler for.
+        offers = await self._offers(connection)
+        return {**result, "capabilities": announced(self.mode, offers, tasks=not voice.modern)}
 
     async def _offers(self, connection: Connection) -> list[Collection[str] | None]:
         """What each server has besides tools: as it says now, or as it said the last time; None if never."""
@@ -211,12 +229,7 @@ class RosterServer:
             out.append(backend.offers if backend.offers is not None else None if noted is None else noted.split())
         return out
 
-    @staticmethod
-    def _answer(answer: dict[str, Any]) -> types.CallToolResult:
-        stub: types.CallToolResult = answer_raw("tools/call", answer)
-        return stub
-
-    def _refuse(self, error: RosterError) -> types.CallToolResult:
+    def _refuse(self, error: RosterError) -> dict[str, Any]:
         """An error result of our own: the words, and in five mode the failure block."""
         content = [_text(str(error))]
         if self.mode is Mode.FIVE and isinstance(error, HeldCardError):
@@ -225,7 +238,7 @@ class RosterServer:
             content.append(_roster_block({"failure": refused.wire(Outcome.OTHER)}))
         elif self.mode is Mode.FIVE:
             content.append(_roster_block({"failure": PLATFORM[FailureKind.INVALID_INPUT].wire(Outcome.SCHEMA)}))
-        return self._answer({"content": content, "isError": True})
+        return {"content": content, "isError": True}
 
     # ---------------------------------------------------------------------------------------------- lists
 
@@ -261,35 +274,38 @@ class RosterServer:
 
     # ---------------------------------------------------------------------------------------------- calls
 
-    async def _call_transparent(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        entry = await self._entry(self._connection_of(ctx), params.name)
+    async def _call_tool(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        stub: types.CallToolResult = answer_raw("tools/call", await self._calling(ctx, params.name, params.arguments))
+        return stub
+
+    async def _call_transparent(self, ctx: Context, name: str, arguments: dict[str, Any] | None) -> dict[str, Any]:
+        entry = await self._entry(self._connection_of(ctx), name)
         if entry is None or entry.card.kind is Kind.SKILL:
-            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {params.name}")
+            raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {name}")
         try:
-            called = await self._call(ctx, entry.card, params.arguments)
+            called = await self._call(ctx, entry.card, arguments)
         except RosterError as error:
             return self._refuse(error)
         if called.answer.error is not None:
             error_data = called.answer.error
             raise MCPError(error_data.code, error_data.message, error_data.data)
         if called.answer.result is None:
-            return self._answer({"content": [_text(called.words())], "isError": True})
-        return self._answer(called.answer.result)
+            return {"content": [_text(called.words())], "isError": True}
+        return called.answer.result
 
-    async def _call_five(self, ctx: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
-        arguments = params.arguments or {}
+    async def _call_five(self, ctx: Context, name: str, arguments: dict[str, Any] | None) -> dict[str, Any]:
         try:
-            match params.name:
+            match name:
                 case "draft":
-                    return await self._draft(ctx, arguments)
+                    return await self._draft(ctx, arguments or {})
                 case "call":
-                    return await self._call_card(ctx, arguments)
+                    return await self._call_card(ctx, arguments or {})
                 case other:
                     raise MCPError(types.INVALID_PARAMS, f"Unknown tool: {other} (there are two: draft and call)")
         except RosterError as error:
             return self._refuse(error)
 
-    async def _draft(self, ctx: Context, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    async def _draft(self, ctx: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
         need, k = checked_need(arguments.get("need")), checked_k(arguments.get("k"))
         connection = self._connection_of(ctx)
         made = await self.roster.draft(need, k, connection.servers)
@@ -299,7 +315,7 @@ class RosterServer:
             "starters": [starter.wire() for starter in made.starters],
             "usage": self._usage(made, connection),
         }
-        return self._answer({"content": [_text(_compact(shown))], "structuredContent": shown})
+        return {"content": [_text(_compact(shown))], "structuredContent": shown}
 
     def _usage(self, made: Draft, connection: Connection) -> str:
         starting = [name for name in self.roster.awaited() if connection.sees(name)]
@@ -317,7 +333,7 @@ class RosterServer:
                 doubt = ""
         return f"{doubt}call(tool=<id>, args=<per input>, draft_id).{waiting}"
 
-    async def _call_card(self, ctx: Context, arguments: Mapping[str, Any]) -> types.CallToolResult:
+    async def _call_card(self, ctx: Context, arguments: Mapping[str, Any]) -> dict[str, Any]:
         strange = sorted(arguments.keys() - {"tool", "args", "draft_id"})
         if strange:
             raise CallError(f"call takes tool, args and draft_id: put {', '.join(strange)} into args")
@@ -342,12 +358,12 @@ class RosterServer:
             # Not for the model: the client is to send the person to a page, and reads where from the error itself.
             raise MCPError(answer.error.code, answer.error.message, answer.error.data)
         if called.failure is None:
-            return self._answer(answer.result or {"content": []})
+            return answer.result or {"content": []}
         block = _roster_block(called.wire())
         if answer.result is not None and answer.report.cause is not Cause.MALFORMED:
-            return self._answer({**answer.result, "content": [*(answer.result.get("content") or []), block]})
+            return {**answer.result, "content": [*(answer.result.get("content") or []), block]}
         words = f"{answer.error.message} (code {answer.error.code})" if answer.error else called.words()
-        return self._answer({"content": [_text(words), block], "isError": True})
+        return {"content": [_text(words), block], "isError": True}
 
     async def _entry(self, connection: Connection, id_: Any) -> Entry | None:
         """The card with this id, also when another process has only just put it on file; None where it is not seen."""

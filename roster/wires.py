@@ -23,7 +23,7 @@ from mcp.shared.message import SessionMessage
 
 __all__ = ["LineReader", "LineWriter", "can_wire", "standard_wires"]
 
-CHUNK_BYTES = 256 * 1024
+CHUNK_BYTES = 64 * 1024
 AHEAD_BYTES = 1024 * 1024
 """So much may wait to be taken up before no more is read: a flood is the sender's to hold."""
 LAST_WORDS_S = 2.0
@@ -89,11 +89,14 @@ class LineReader:
             self._tell()
 
     def _split(self, chunk: bytes) -> None:
-        first, *more = chunk.split(b"\n")
-        self._parts.append(first)
-        for piece in more:
-            self._keep(b"".join(self._parts))
-            self._parts = [piece]
+        begin = 0
+        while (end := chunk.find(b"\n", begin) + 1) > 0:
+            # As a rule a chunk is one line, or a piece of one: nothing is copied then.
+            self._parts.append(chunk if end - begin == len(chunk) else chunk[begin:end])
+            self._keep(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
+            self._parts, begin = [], end
+        if begin < len(chunk):
+            self._parts.append(chunk[begin:] if begin else chunk)
 
     def _keep(self, line: bytes) -> None:
         if line.strip():

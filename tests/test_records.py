@@ -297,6 +297,7 @@ async def called(roster: Roster, draft: Drafted | None) -> None:
     entry = roster.catalogue.find("calendar__add_event")
     assert entry is not None
     assert (await roster.caller.call(entry.card, {}, drafted=draft)).outcome is Outcome.SUCCESS
+    await roster.caller.scribe.finish()
 
 
 @pytest.mark.parametrize(("level", "outcomes", "needs"), [("off", 0, 0), ("ratings", 2, 0), ("full", 2, 1)])

@@ -571,13 +571,14 @@ async def test_a_card_cleared_by_another_process_gets_its_vector(
     if not drafted:
         monkeypatch.setattr(app, "LOOK_AGAIN_S", 0.05)
     id_ = "calendar__add_event"
+    elsewhere = Registry(connect())
 
     async with drafting(home, calendar) as (roster, _):
         await roster.draft(NEED, 1)
         calendar.says(rows=[tool("add_event", "Add an event to the calendar, or to another one"), CALENDAR[1]])
-        await until(lambda: roster.writer.registry.held(id_))
+        await until(lambda: elsewhere.held(id_))
         assert id_ not in (await roster.draft(NEED, 5)).ranking
-        Registry(connect()).unquarantine(id_, 0.0)
+        elsewhere.unquarantine(id_, 0.0)
         if drafted:
             assert id_ in (await roster.draft(NEED, 5)).ranking
         entry = roster.writer.registry.find(id_)

@@ -12,7 +12,9 @@ import anyio.abc
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.client.subscriptions import SubscriptionLost, listen
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -131,8 +133,14 @@ class Link:
                 if on_progress is not None:
                     await on_progress(progress, total, message)
 
-            request = RawRequest(method=method, params=self._with_level(params))
-            callback = pass_on if on_progress else None
+            sent, callback = self._with_level(params), pass_on if on_progress else None
+            if not self.modern:
+                # What the SDK's session would add is one header; what it would read in the answer, nobody needs.
+                options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.protocol or ""}}
+                if callback is not None:
+                    options["on_progress"] = callback
+                return await self._tap.send_raw_request(method, sent, options)
+            request = RawRequest(method=method, params=sent)
             return await raw_result(
                 lambda: self.session.send_request(request, types.EmptyResult, progress_callback=callback)
             )

@@ -14,6 +14,7 @@ import anyio
 import anyio.abc
 import mcp_types as types
 from mcp.shared.dispatcher import CallOptions, DispatchContext, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
+from mcp.shared.exceptions import MCPError
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 __all__ = ["ASKED", "RawRequest", "Tap", "raw_result"]
@@ -34,6 +35,8 @@ _STUBS: dict[str, dict[str, Any]] = {
     "completion/complete": {"completion": {"values": []}},
 }
 _kept: ContextVar[dict[str, Any] | None] = ContextVar("roster_raw_result", default=None)
+
+SAYING_S = 0.05
 
 OnAsk = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 OnNote = Callable[[str, Mapping[str, Any]], Awaitable[None]]
@@ -58,6 +61,7 @@ class Tap(Dispatcher[Any]):
         self._on_ask, self._on_note = on_ask, on_note
         self.ended = anyio.Event()
         self.greeting: dict[str, Any] = {}
+        self._saying: set[anyio.Event] = set()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -79,8 +83,18 @@ class Tap(Dispatcher[Any]):
 
         async def noted(_: DispatchContext[Any], method: str, params: Mapping[str, Any] | None) -> None:
             # The dispatcher itself has applied cancellation and progress by now.
-            if method not in ("notifications/cancelled", "notifications/progress"):
+            if method in ("notifications/cancelled", "notifications/progress"):
+                return
+            if method.endswith("/list_changed"):  # no part of any answer, and passed on in its own time
                 await self._on_note(method, params or {})
+                return
+            done = anyio.Event()
+            self._saying.add(done)
+            try:
+                await self._on_note(method, params or {})
+            finally:
+                self._saying.discard(done)
+                done.set()
 
         try:
             await self._inner.run(asked, noted, on_notify_intercept, task_status=task_status)
@@ -105,7 +119,12 @@ class Tap(Dispatcher[Any]):
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> dict[str, Any]:
         """Send a request; where the caller asked for it, keep the result and answer the typed layer with a stub."""
-        result = await self._inner.send_raw_request(method, params, opts)
+        try:
+            result = await self._inner.send_raw_request(method, params, opts)
+        except MCPError:
+            await self._said()
+            raise
+        await self._said()
         if method in ("initialize", "server/discover"):
             self.greeting = dict(result)
         box = _kept.get()
@@ -113,6 +132,16 @@ class Tap(Dispatcher[Any]):
             return result
         box["result"] = result
         return {**_ENVELOPE, **_STUBS.get(method, {})}
+
+    async def _said(self) -> None:
+        """Let what the backend said before an answer be passed on before the answer: after it, nobody listens.
+
+        Not for long: it is on its way by then, and somebody who does not read must not hold up everybody.
+        """
+        if self._saying:
+            with anyio.move_on_after(SAYING_S):
+                for done in list(self._saying):
+                    await done.wait()
 
 
 async def raw_result(send: Callable[[], Awaitable[Any]]) -> dict[str, Any]:

@@ -126,24 +126,21 @@ async def _stdio(spec: ServerSpec, environ: Mapping[str, str], stderr: Path) -> 
     cwd = expand(spec.cwd, environ) if spec.cwd else None
     if cwd and not Path(cwd).expanduser().is_dir():
         raise ConfigError(f"cwd {spec.cwd!r} is not a folder")
-    parameters = StdioServerParameters(
-        command=str(Path(expand(spec.command, environ)).expanduser())
-        if spec.command.startswith("~")
-        else expand(spec.command, environ),
-        args=[expand(arg, environ) for arg in spec.args],
-        env=env,
-        cwd=str(Path(cwd).expanduser()) if cwd else None,
-        encoding_error_handler="replace",
-    )
+    where = str(Path(cwd).expanduser()) if cwd else None
+    command, args = expand(spec.command, environ), [expand(arg, environ) for arg in spec.args]
+    if spec.command.startswith("~"):
+        command = str(Path(command).expanduser())
     cut_logs(stderr.parent)
     with open(_open_log(stderr), "w", encoding="utf-8", errors="replace") as errlog:
-        if sys.platform != "win32":
-            whole = get_default_environment() | env
-            async with child_streams([parameters.command, *parameters.args], whole, parameters.cwd, errlog) as streams:
+        if sys.platform == "win32":
+            parameters = StdioServerParameters(
+                command=command, args=args, env=env, cwd=where, encoding_error_handler="replace"
+            )
+            async with stdio_client(parameters, errlog=errlog) as streams:
                 yield streams
             return
-        async with stdio_client(parameters, errlog=errlog) as streams:
-            yield streams
+        async with child_streams([command, *args], get_default_environment() | env, where, errlog) as wires:
+            yield wires
 
 
 @asynccontextmanager
