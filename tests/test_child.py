@@ -87,6 +87,17 @@ async def test_large_messages_pass_both_ways(tmp_path: Path) -> None:
     assert item.message == message
 
 
+async def test_a_child_that_reads_no_more_is_lost(tmp_path: Path) -> None:
+    """It may live on, but nothing that waits for it ever gets an answer."""
+    message = types.JSONRPCRequest(jsonrpc="2.0", id=1, method="x", params={"text": "x" * 200_000})
+    async with Started(tmp_path, "import os\nos.close(0)\n" + PID + STAYS) as started:
+        await started.said()
+        with anyio.fail_after(30), pytest.raises(anyio.BrokenResourceError):
+            await started.writer.send(SessionMessage(message))
+        with pytest.raises(anyio.ClosedResourceError):
+            await started.reader.receive()
+
+
 @pytest.mark.parametrize(
     "code",
     [
