@@ -313,6 +313,7 @@ class Server:
             words = f"not with {os.environ.get(SECRET_ENVIRONMENT, 'these credentials')}"
             self._send(id=id_, error={"code": -32603, "message": words})
             return
+        self.note("handshake")
         self._send(
             id=id_,
             result={

@@ -300,6 +300,7 @@ async def test_progress_that_nobody_reads_does_not_pile_up(
 
 
 @pytest.mark.anyio
+@pytest.mark.report("agentic-community/mcp-gateway-registry#1460")
 async def test_a_changed_list_reaches_every_client(opened: Open, calendar: Scripted) -> None:
     """Two sessions of the older era and one subscription of the newer one."""
     heard = [anyio.Event() for _ in range(3)]
