@@ -449,4 +449,5 @@ async def test_streams_that_would_never_end_are_ended_properly(opened: Open, cal
                 await until(calendar.calls)
                 site.gate.end()
     assert sorted(ended) == ["stream", "subscription"]
-    assert (responses[0].status_code, responses[0].json()["error"]["message"]) == (503, "Roster is stopping")
+    assert responses[0].status_code == 503
+    assert "Roster is stopping" in responses[0].json()["error"]["message"]
