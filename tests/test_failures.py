@@ -63,7 +63,8 @@ def test_a_failure_is_narrowed_by_what_is_known(
 ) -> None:
     """Never sent is never partial; a read that ran out of time did nothing; a write that was lost may have happened.
 
-    Our own limit on calls at a time passes by itself, unlike those on size, so there the same call may pass. A hint counts only when it is `true`: it comes from a stranger.
+    Our own limit on calls at a time passes by itself, unlike those on size, so there the same call may pass. A hint
+    counts only when it is `true`: it comes from a stranger.
     """
     failure = failure_of(CallReport(cause, 1.0, code=code), annotations)
 
