@@ -12,7 +12,7 @@ import os
 import stat
 import sys
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any, Self
@@ -176,8 +176,10 @@ class LineWriter:
     A message is either not written at all or whole, whatever becomes of the task that sent it.
     """
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, fd: int, on_broken: Callable[[], None] | None = None) -> None:
+        """on_broken: told once when nobody is there to read any more."""
         self._fd = fd
+        self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._rest: deque[memoryview] = deque()
         self._drained: asyncio.Future[None] | None = None
@@ -191,12 +193,11 @@ class LineWriter:
         if self._closed:
             raise anyio.ClosedResourceError
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
-        if not self._rest:
-            self._write(memoryview(line))
-        else:
-            self._rest.append(memoryview(line))
         if self._rest:
-            await self.drained()
+            self._rest.append(memoryview(line))
+        elif not self._broken:
+            self._write(memoryview(line))
+        await self.drained()
         if self._broken:
             raise anyio.BrokenResourceError
 
@@ -226,6 +227,8 @@ class LineWriter:
         self._broken = True
         self._rest.clear()
         self._tell()
+        if self._on_broken is not None:
+            self._on_broken()
 
     def _tell(self) -> None:
         if self._drained is not None and not self._drained.done():
@@ -248,7 +251,8 @@ class LineWriter:
         self._closed = True
         if self._rest:
             self._loop.remove_writer(self._fd)
-        self._break()
+        self._rest.clear()
+        self._tell()
 
     async def __aenter__(self) -> Self:
         return self

@@ -24,7 +24,8 @@ The script's keys:
 - `capabilities`: what `initialize` announces. `answers`: what other methods answer, by `METHOD NAME-OR-URI` or by
   `METHOD`: {"result": ...} or {"error": ...}, as it is, or "silence". What is asked is the event `request`.
 - `tools` can also: "ask" (sends the client the requests in `asks`, one after the other, and answers with what came
-  back), "tell" (sends the notifications in `notes`, then echoes).
+  back; with `meanwhile`, each is followed by so many reports of progress), "tell" (sends the notifications in `notes`,
+  then echoes).
 - `modern`: true for a server of the newer era, which knows no handshake. There a tool can "input" (answers with
   `result` until the request comes with `inputResponses`, then with the params it came with).
 - `asks`: requests that are sent to the client as soon as the handshake is over; answers are the event `answered`.
@@ -280,20 +281,31 @@ class Server:
                 if answer != "silence":
                     self._send(id=id_, **answer)
 
-    def _ask_all(self, asks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def _ask_all(
+        self, asks: list[dict[str, Any]], meanwhile: Callable[[], None] = lambda: None
+    ) -> list[dict[str, Any]]:
         """Send these requests to the client, one after the other, and what it answers."""
         answers = []
         for ask in asks:
             id_ = f"q{next(_numbers)}"
             self._answers[id_] = queue.Queue()
             self._send(id=id_, **ask)
+            meanwhile()
             answer = self._answers[id_].get()
             answers.append({key: value for key, value in answer.items() if key in ("result", "error")})
             self.note("answered", method=ask["method"], answer=answers[-1])
         return answers
 
-    def _ask(self, id_: Any, how: dict[str, Any]) -> None:
-        self._send(id=id_, result={"content": [{"type": "text", "text": json.dumps(self._ask_all(how["asks"]))}]})
+    def _ask(self, id_: Any, params: dict[str, Any], how: dict[str, Any]) -> None:
+        token = (params.get("_meta") or {}).get("progressToken")
+
+        def meanwhile() -> None:
+            for step in range(how.get("meanwhile", 0)):
+                self._send(method="notifications/progress", params={"progressToken": token, "progress": step})
+            self.note("meanwhile")
+
+        answers = self._ask_all(how["asks"], meanwhile)
+        self._send(id=id_, result={"content": [{"type": "text", "text": json.dumps(answers)}]})
 
     def _initialize(self, id_: Any, params: dict[str, Any]) -> None:
         if self.script.get("modern"):
@@ -362,7 +374,7 @@ class Server:
             case "gate":
                 threading.Thread(target=self._gate, args=(id_, params, how), daemon=True).start()
             case "ask":
-                threading.Thread(target=self._ask, args=(id_, how), daemon=True).start()
+                threading.Thread(target=self._ask, args=(id_, params, how), daemon=True).start()
             case "input" if "inputResponses" not in params:
                 self._send(id=id_, result=how["result"])
             case "input":

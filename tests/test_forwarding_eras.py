@@ -76,6 +76,32 @@ async def test_an_older_backend_asks_a_newer_client(home: Home, tmp_path: Path) 
     assert len(box.calls()) == 1
 
 
+async def test_what_is_reported_while_the_client_is_away_to_answer_reaches_it(home: Home, tmp_path: Path) -> None:
+    """Between a question and the request that brings its answer there is no request to report with. It waits there,
+    and arrives in order."""
+    tools = {"ask": {"do": "ask", "asks": ASKS, "meanwhile": 3}}
+    box = Scripted(tmp_path, "box", rows=[tool("ask")], tools=tools)
+    heard: list[float] = []
+
+    async def away(context: Any, params: Any) -> types.ElicitResult:
+        await until(lambda: box.events("meanwhile"))
+        await anyio.sleep(0.05)
+        return await elicited(context, params)
+
+    async def progress(done: float, _: float | None, __: str | None) -> None:
+        heard.append(done)
+
+    async with (
+        running(home, {"box": box.entry()}) as roster,
+        newer_client(
+            RosterServer(roster, Mode.TRANSPARENT), elicitation_callback=away, list_roots_callback=roots
+        ) as client,
+    ):
+        await client.call_tool("box__ask", {}, progress_callback=progress)
+        await until(lambda: len(heard) == 6)
+    assert heard == [0, 1, 2, 0, 1, 2]
+
+
 async def test_a_newer_client_that_declares_nothing_is_not_asked(home: Home, tmp_path: Path) -> None:
     """The backend hears why, and its own answer to that is the result."""
     box = older(tmp_path)

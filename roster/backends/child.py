@@ -39,7 +39,9 @@ async def child_streams(
     assert child.stdin is not None
     assert child.stdout is not None
     os.set_blocking(child.stdin.fileno(), False)
-    reader, writer = LineReader(child.stdout.fileno()), LineWriter(child.stdin.fileno())
+    reader = LineReader(child.stdout.fileno())
+    # One that reads no more answers no more, whether it has ended or not.
+    writer = LineWriter(child.stdin.fileno(), on_broken=reader.close)
     try:
         yield reader, writer
     finally:

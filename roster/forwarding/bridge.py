@@ -136,7 +136,7 @@ class Bridge:
             held = voice.held = Held(voice)
             group.start_soon(held.carry_out, work)
         else:
-            held.voice.ctx = voice.ctx
+            await held.voice.back(voice.ctx)
             held.answer(params.get("inputResponses"))
         try:
             result = await held.outcome()
@@ -149,6 +149,7 @@ class Bridge:
         self._held[state] = held
         if len(self._held) > MAX_HELD:
             self._held.pop(next(iter(self._held))).scope.cancel()
+        held.voice.leave()
         return {
             "resultType": "input_required",
             "inputRequests": questions,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import mcp_types as types
@@ -17,8 +18,9 @@ from pydantic import BaseModel, ConfigDict
 __all__ = ["Client", "Links", "Voice"]
 
 LINKS_KEPT = 2_000
-UNSENT_PROGRESS = 1_000
-"""Reports of progress that a client may leave unread in one request; the ones after that it does not get."""
+UNSENT = 1_000
+"""Reports of progress that a client may leave unread in one request, and messages that are kept for it while it is
+away; the ones after that it does not get."""
 
 # Keys of `_meta` that belong to one connection and must not be sent on over another.
 _OWN_META = ("progressToken", "progress_token")
@@ -122,6 +124,7 @@ class Voice:
     ctx: ServerRequestContext[Any, Any]
     held: Questions | None = None
     unsent: int = 0
+    _kept: list[Callable[[], Awaitable[None]]] | None = None
 
     @property
     def modern(self) -> bool:
@@ -153,8 +156,28 @@ class Voice:
         metadata = ServerMessageMetadata(related_request_id=self.ctx.request_id)
         return await _ask(self.ctx.session, method, params, limit_s, on_progress, metadata)
 
+    def leave(self) -> None:
+        """The request is about to be answered with a question: until the client is back, nobody hears what is said."""
+        self._kept = []
+
+    async def back(self, ctx: ServerRequestContext[Any, Any]) -> None:
+        """The client has come back with this request. What was said in the meantime is said now."""
+        self.ctx = ctx
+        kept, self._kept = self._kept or [], None
+        for say in kept:
+            await say()
+
+    def _keeps(self, say: Callable[[], Awaitable[None]]) -> bool:
+        if self._kept is None:
+            return False
+        if len(self._kept) < UNSENT:
+            self._kept.append(say)
+        return True
+
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client a notification with this request."""
+        if self._keeps(partial(self.tell, method, params)):
+            return
         note = _Notification(method=method, params=dict(params) if params else None)
         await self.ctx.session.send_notification(note, related_request_id=self.ctx.request_id)  # type: ignore[arg-type]
 
@@ -180,7 +203,9 @@ class Voice:
         return self._progress if self._meta.get("progressToken") is not None else None
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self.unsent < UNSENT_PROGRESS:  # or a queue would grow for as long as the client does not read
+        if self._keeps(partial(self._progress, progress, total, message)):
+            return
+        if self.unsent < UNSENT:  # or a queue would grow for as long as the client does not read
             self.unsent += 1
             try:
                 await self.ctx.session.report_progress(progress, total, message)
