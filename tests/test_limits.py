@@ -110,6 +110,7 @@ def crowd(server: Scripted) -> int:
 
 
 @pytest.mark.parametrize("most", [1, 3])
+@pytest.mark.report("get-convex/convex-backend#561")
 async def test_no_more_calls_are_at_a_server_than_it_takes(home: Home, tmp_path: Path, most: int) -> None:
     """And no fewer, counted by the server; all are answered, each with its own."""
     server = Scripted(tmp_path, "box", rows=ROWS, tools={"work": {"do": "batch", "size": most}})
@@ -164,6 +165,7 @@ async def test_a_call_that_is_cancelled_under_way_frees_its_place(home: Home, bo
     assert calls.causes() == {1: Cause.ANSWERED}
 
 
+@pytest.mark.report("get-convex/convex-backend#561")
 async def test_a_call_that_runs_out_of_time_frees_its_place(home: Home, box: Scripted) -> None:
     """A server that hangs holds no place for ever."""
     async with running(home, {"box": box.entry(max_concurrency=1, call_timeout_s=0.5)}) as roster:
