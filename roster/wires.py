@@ -27,6 +27,8 @@ CHUNK_BYTES = 64 * 1024
 AHEAD_BYTES = 1024 * 1024
 """So much may wait to be taken up before no more is read, or to be read before no more is taken: a flood is the
 sender's to hold."""
+MAX_LINE_BYTES = 128 * 1024 * 1024
+"""A message longer than this is the end of a connection: one that never ends would take all memory there is."""
 LAST_WORDS_S = 2.0
 """At the end, what has been said but not yet read gets so long to leave."""
 
@@ -56,6 +58,7 @@ class LineReader:
         self._lines: deque[bytes] = deque()
         self._held = 0  # bytes in `_lines`
         self._parts: list[bytes] = []  # the line whose end has not come yet
+        self._partly = 0  # bytes in `_parts`
         self._waiter: asyncio.Future[None] | None = None
         self._ended = self._closed = self._reading = self._discarding = False
         self._resume()
@@ -95,9 +98,13 @@ class LineReader:
             # As a rule a chunk is one line, or a piece of one: nothing is copied then.
             self._parts.append(chunk if end - begin == len(chunk) else chunk[begin:end])
             self._keep(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
-            self._parts, begin = [], end
+            self._parts, self._partly, begin = [], 0, end
         if begin < len(chunk):
             self._parts.append(chunk[begin:] if begin else chunk)
+            self._partly += len(chunk) - begin
+            if self._partly > MAX_LINE_BYTES:
+                self._parts = []
+                self._end()
 
     def _keep(self, line: bytes) -> None:
         if line.strip():

@@ -99,6 +99,7 @@ class Backend:
         self._switchboard = switchboard or Switchboard()
         self._turns = Turns(spec.max_concurrency)
         self._link: Link | None = None
+        self._repeatable: frozenset[str] = frozenset()
         self._stop = anyio.Event()
         self._relist = False
         self._attention = anyio.Event()
@@ -175,6 +176,7 @@ class Backend:
                 await link.handshake()
                 self.protocol, self.version, self.offers = link.protocol, link.version, link.offers
                 listing = await list_tools(link.session)
+                self._repeatable = listing.repeatable
                 scope.deadline = float("inf")
                 self._release()
                 self.connect_ms = (anyio.current_time() - begun) * 1000
@@ -220,6 +222,7 @@ class Backend:
         except (MCPError, TimeoutError) as error:
             log.warning("%s: its changed list could not be read (%s)", self.name, type(error).__name__)
             return link.closed
+        self._repeatable = listing.repeatable
         return await self._on_listing(self, listing)
 
     async def _hear(self, method: str, params: Mapping[str, Any]) -> None:
@@ -347,13 +350,18 @@ class Backend:
             raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
 
         turns.present += 1
-        remote = self.spec.transport is not Transport.STDIO
+        work = partial(
+            exchange,
+            self._usable,
+            send,
+            remote=self.spec.transport is not Transport.STDIO,
+            repeatable=method != "tools/call" or params.get("name") in self._repeatable,
+        )
         try:
             if turns.limited and method == "tools/call":
                 attempts = self._attempts
-                work = partial(exchange, self._usable, send, remote=remote)
                 return await turns.in_turn(work, limit_s, lambda: self._attempts > attempts and not self._live())
-            return await exchange(self._usable, send, remote=remote)
+            return await work()
         finally:
             turns.present -= 1
 
