@@ -104,7 +104,7 @@ class LineReader:
             self._partly += len(chunk) - begin
             if self._partly > MAX_LINE_BYTES:
                 self._parts = []
-                self._end()
+                self.close()
 
     def _keep(self, line: bytes) -> None:
         if line.strip():

@@ -37,7 +37,8 @@ class Remote:
     """`done` holds the arguments of every call that was carried out, and `asked` every request that came, in order.
 
     after: what is answered to a call, once it was carried out. unknown: what is answered to a session that is not known
-    (any more). resumed: what is answered to a GET, with which a client goes on after a stream that was cut off.
+    (any more). pinged: what is answered to a ping. resumed: what is answered to a GET, with which a client goes on after
+    a stream that was cut off.
     """
 
     def __init__(self, *rows: dict[str, Any]) -> None:
@@ -47,6 +48,7 @@ class Remote:
         self.sessions: set[str] = set()
         self.after: Reply = lambda id_: JSONResponse(result_of(id_))
         self.unknown: Reply = lambda id_: Response(status_code=404)
+        self.pinged: Reply = lambda id_: JSONResponse({"jsonrpc": "2.0", "id": id_, "result": {}})
         self.resumed: Callable[[], Response] = lambda: Response(status_code=405)
         self._numbers = itertools.count(1)
 
@@ -84,5 +86,6 @@ class Remote:
         if method == "tools/call":
             self.done.append(message["params"].get("arguments"))
             return self.after(id_)
-        result = {"tools": self.rows} if method == "tools/list" else {}
-        return JSONResponse({"jsonrpc": "2.0", "id": id_, "result": result})
+        if method == "ping":
+            return self.pinged(id_)
+        return JSONResponse({"jsonrpc": "2.0", "id": id_, "result": {"tools": self.rows}})

@@ -61,6 +61,12 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+def pause_s(failures: int) -> float:
+    """How long to wait before the next try after so many failures in a row: twice as long each time, up to a cap."""
+    first, cap = BACKOFF_S
+    return min(cap, first * 2.0 ** min(failures - 1, 10))
+
+
 ListingSink = Callable[["Backend", Listing], Awaitable[bool]]
 """Takes a listing in; False when it could not and should be told again later."""
 StateSink = Callable[["Backend"], Awaitable[None]]
@@ -248,8 +254,7 @@ class Backend:
 
     async def _pause(self, failures: int) -> None:
         """Wait before the next try, longer each time up to a cap; a call that needs this backend ends the wait."""
-        cap = BACKOFF_S[1]
-        delay = cap if self.state is State.MISCONFIGURED else min(cap, BACKOFF_S[0] * 2 ** min(failures - 1, 10))
+        delay = BACKOFF_S[1] if self.state is State.MISCONFIGURED else pause_s(failures)
         with anyio.move_on_after(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (spread retries, not secrets)
             while not self._stop.is_set() and not self._wanted:
                 await self._attention.wait()
