@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from typing import Any
 
+from asgi import listening
+from scripted_backend import running
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from roster.backends import Answer, Backend
+from roster.config import Home
 
 Reply = Callable[[Any], Response]
 """What is answered to the request with this id."""
@@ -33,12 +39,30 @@ def event(message: Mapping[str, Any] | None = None, number: str = "") -> str:
     return (f"id: {number}\n" if number else "") + f"data: {data}\n\n"
 
 
+def events(*parts: str) -> Response:
+    """A stream of these events, which ends after the last."""
+    return StreamingResponse(iter(parts), media_type="text/event-stream")
+
+
+def words(answer: Answer) -> str:
+    """The text of a result."""
+    assert answer.result is not None, answer
+    return str(answer.result["content"][0]["text"])
+
+
+@asynccontextmanager
+async def over_http(home: Home, remote: Remote, **entry: Any) -> AsyncIterator[Backend]:
+    """A remote server as the backend of a Roster."""
+    async with listening(remote) as address, running(home, {"web": {"url": f"{address}/mcp", **entry}}) as roster:
+        yield roster.pool["web"]
+
+
 class Remote:
     """`done` holds the arguments of every call that was carried out, and `asked` every request that came, in order.
 
     after: what is answered to a call, once it was carried out. unknown: what is answered to a session that is not known
-    (any more). pinged: what is answered to a ping. resumed: what is answered to a GET, with which a client goes on after
-    a stream that was cut off.
+    (any more). pinged: what is answered to a ping. resumed: what is answered to a GET, with which a client goes on
+    after a stream that was cut off.
     """
 
     def __init__(self, *rows: dict[str, Any]) -> None:

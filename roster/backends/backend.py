@@ -20,6 +20,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from roster.backends.backoff import pause_s
 from roster.backends.exchange import Answer, exchange
 from roster.backends.flights import Flights
 from roster.backends.link import Link, Progress, open_link
@@ -59,12 +60,6 @@ class State(StrEnum):
     FAILED = "failed"  # will be tried again
     MISCONFIGURED = "misconfigured"  # a person must mend the config
     STOPPED = "stopped"
-
-
-def pause_s(failures: int) -> float:
-    """How long to wait before the next try after so many failures in a row: twice as long each time, up to a cap."""
-    first, cap = BACKOFF_S
-    return min(cap, first * 2.0 ** min(failures - 1, 10))
 
 
 ListingSink = Callable[["Backend", Listing], Awaitable[bool]]
@@ -254,8 +249,8 @@ class Backend:
 
     async def _pause(self, failures: int) -> None:
         """Wait before the next try, longer each time up to a cap; a call that needs this backend ends the wait."""
-        delay = BACKOFF_S[1] if self.state is State.MISCONFIGURED else pause_s(failures)
-        with anyio.move_on_after(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (spread retries, not secrets)
+        pause = BACKOFF_S[1] if self.state is State.MISCONFIGURED else pause_s(failures, *BACKOFF_S)
+        with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 (spread retries, not secrets)
             while not self._stop.is_set() and not self._wanted:
                 await self._attention.wait()
                 self._attention = anyio.Event()
@@ -355,13 +350,9 @@ class Backend:
             raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
 
         turns.present += 1
-        work = partial(
-            exchange,
-            self._usable,
-            send,
-            remote=self.spec.transport is not Transport.STDIO,
-            repeatable=method != "tools/call" or params.get("name") in self._repeatable,
-        )
+        remote = self.spec.transport is not Transport.STDIO
+        repeatable = method != "tools/call" or params.get("name") in self._repeatable
+        work = partial(exchange, self._usable, send, remote=remote, repeatable=repeatable)
         try:
             if turns.limited and method == "tools/call":
                 attempts = self._attempts
