@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
+
+from fakes import python
 
 from roster.config import Home
 
@@ -34,14 +33,7 @@ def test_a_roster_that_cannot_be_opened_ends_the_process_in_words(home: Home) ->
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
-    process = subprocess.Popen(
-        [sys.executable, "-c", BROKEN],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "ROSTER_HOME": str(home.folder)},
-    )
+    process = python(BROKEN, environ={"ROSTER_HOME": str(home.folder)})
     try:
         assert process.stdin is not None
         process.stdin.write("".join(json.dumps(message) + "\n" for message in asked))
