@@ -30,6 +30,7 @@ class Cause(StrEnum):
     RPC_ERROR = "rpc_error"  # a JSON-RPC error
     TIMEOUT = "timeout"  # our own deadline
     DISCONNECTED = "disconnected"  # the connection was lost with the call in flight
+    FORGOTTEN = "forgotten"  # refused: a remote server does not know the session any more
     UNREACHABLE = "unreachable"  # never sent: the backend could not be connected
     MALFORMED = "malformed"  # an answer that is not one
     REJECTED = "rejected"  # never sent: Roster's own checks said no
@@ -152,6 +153,7 @@ _BY_CAUSE = {
     Cause.ANSWERED: Outcome.SUCCESS,
     Cause.TIMEOUT: Outcome.TIMEOUT,
     Cause.DISCONNECTED: Outcome.TRANSPORT,
+    Cause.FORGOTTEN: Outcome.TRANSPORT,
     Cause.UNREACHABLE: Outcome.TRANSPORT,
     Cause.MALFORMED: Outcome.PROTOCOL,
     Cause.REJECTED: Outcome.SCHEMA,

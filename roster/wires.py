@@ -31,6 +31,8 @@ AHEAD_BYTES = 1024 * 1024
 sender's to hold."""
 LARGE_BYTES = 256 * 1024
 """A line longer than this is parsed in another way (`_large`)."""
+MAX_LINE_BYTES = 128 * 1024 * 1024
+"""A message longer than this is the end of a connection: one that never ends would take all memory there is."""
 LAST_WORDS_S = 2.0
 """At the end, what has been said but not yet read gets so long to leave."""
 
@@ -75,6 +77,7 @@ class LineReader:
         self._lines: deque[bytes] = deque()
         self._held = 0  # bytes in `_lines`
         self._parts: list[bytes] = []  # the line whose end has not come yet
+        self._partly = 0  # bytes in `_parts`
         self._waiter: asyncio.Future[None] | None = None
         self._ended = self._closed = self._reading = self._discarding = False
         self._resume()
@@ -114,9 +117,13 @@ class LineReader:
             # As a rule a chunk is one line, or a piece of one: nothing is copied then.
             self._parts.append(chunk if end - begin == len(chunk) else chunk[begin:end])
             self._keep(self._parts[0] if len(self._parts) == 1 else b"".join(self._parts))
-            self._parts, begin = [], end
+            self._parts, self._partly, begin = [], 0, end
         if begin < len(chunk):
             self._parts.append(chunk[begin:] if begin else chunk)
+            self._partly += len(chunk) - begin
+            if self._partly > MAX_LINE_BYTES:
+                self._parts = []
+                self.close()
 
     def _keep(self, line: bytes) -> None:
         if line and not line.isspace():

@@ -9,7 +9,13 @@ from typing import Any
 
 import anyio
 import uvicorn
+from mcp.server.lowlevel.server import Server
+from mcp.server.sse import SseServerTransport
 from scripted_backend import plainly, until
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
 
 
 @asynccontextmanager
@@ -26,3 +32,16 @@ async def listening(app: Any, port: int = 0) -> AsyncIterator[str]:
             await until(lambda: server.started)
             yield f"http://127.0.0.1:{door.getsockname()[1]}"
             server.should_exit = True
+
+
+def sse_app(server: Server[Any]) -> Starlette:
+    """The server over the older transport, at `/sse`."""
+    transport = SseServerTransport("/messages/")
+
+    async def connect(request: Request) -> Response:
+        async with transport.connect_sse(request.scope, request.receive, request._send) as (read, write):
+            await server.run(read, write, server.create_initialization_options())
+        return Response()
+
+    posts = Mount("/messages/", app=transport.handle_post_message)
+    return Starlette(routes=[Route("/sse", connect, methods=["GET"]), posts])

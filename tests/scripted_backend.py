@@ -20,7 +20,8 @@ The script's keys:
   "progress" (`steps` of them, `every_s` apart, then echoes), "batch" (holds calls back until `size` of them are there,
   then echoes them in reverse), "gate" (echoes once `file` is there), "broken" (an echo that is cut short), "grumble"
   (writes the argument `words` on stderr, then echoes), "crash" (the same, but ends instead), "babble" (writes its
-  arguments on stdout as no message, then echoes).
+  arguments on stdout as no message, then echoes), "twice" (echoes, and answers the same request once more),
+  "large" (answers with a text of that `size`).
 
 - `capabilities`: what `initialize` announces. `answers`: what other methods answer, by `METHOD NAME-OR-URI` or by
   `METHOD`: {"result": ...} or {"error": ...}, as it is, or "silence". What is asked is the event `request`.
@@ -362,6 +363,11 @@ class Server:
                 self._send(id=id_, error=how["error"])
             case "hang":
                 pass
+            case "large":
+                self._echo(id_, {"name": "x" * how["size"]})
+            case "twice":
+                self._echo(id_, params)
+                self._echo(id_, {"name": "again"})
             case "exit":
                 os._exit(3)
             case "junk":

@@ -525,6 +525,9 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+READS = {"readOnlyHint": True}
+
+
 class Guard:
     """ASGI middleware that keeps the requests' headers, and may answer for the app."""
 
@@ -557,7 +560,7 @@ class Guard:
 
 def _remote_server() -> Server[Any]:
     async def listed(ctx: Any, params: Any) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[types.Tool.model_validate(tool("echo"))])
+        return types.ListToolsResult(tools=[types.Tool.model_validate(tool("echo", annotations=READS))])
 
     async def called(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
         said = json.dumps({"tool": params.name, "arguments": params.arguments})
@@ -625,7 +628,7 @@ async def test_a_call_that_is_refused_by_http_says_with_what(
 
 @pytest.mark.report("sparfenyuk/mcp-proxy#75", "sparfenyuk/mcp-proxy#149", "metatool-ai/metamcp#166")
 async def test_a_session_the_server_has_forgotten_is_opened_anew(home: Home) -> None:
-    """A server that no longer knows the session did not read the call, so the same call is answered by a new one."""
+    """What only reads is asked once more, in a new session."""
     guard = Guard(_remote_server().streamable_http_app())
 
     async with listening(guard) as address, running(home, {"web": {"url": f"{address}/mcp"}}) as roster:

@@ -20,6 +20,7 @@ import anyio
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
+from roster.backends.backoff import pause_s
 from roster.backends.exchange import Answer, exchange
 from roster.backends.flights import Flights
 from roster.backends.link import Link, Progress, open_link
@@ -99,6 +100,7 @@ class Backend:
         self._switchboard = switchboard or Switchboard()
         self._turns = Turns(spec.max_concurrency)
         self._link: Link | None = None
+        self._repeatable: frozenset[str] = frozenset()
         self._stop = anyio.Event()
         self._relist = False
         self._attention = anyio.Event()
@@ -175,6 +177,7 @@ class Backend:
                 await link.handshake()
                 self.protocol, self.version, self.offers = link.protocol, link.version, link.offers
                 listing = await list_tools(link.session)
+                self._repeatable = listing.repeatable
                 scope.deadline = float("inf")
                 self._release()
                 self.connect_ms = (anyio.current_time() - begun) * 1000
@@ -220,6 +223,7 @@ class Backend:
         except (MCPError, TimeoutError) as error:
             log.warning("%s: its changed list could not be read (%s)", self.name, type(error).__name__)
             return link.closed
+        self._repeatable = listing.repeatable
         return await self._on_listing(self, listing)
 
     async def _hear(self, method: str, params: Mapping[str, Any]) -> None:
@@ -245,9 +249,8 @@ class Backend:
 
     async def _pause(self, failures: int) -> None:
         """Wait before the next try, longer each time up to a cap; a call that needs this backend ends the wait."""
-        cap = BACKOFF_S[1]
-        delay = cap if self.state is State.MISCONFIGURED else min(cap, BACKOFF_S[0] * 2 ** min(failures - 1, 10))
-        with anyio.move_on_after(delay * random.uniform(0.8, 1.2)):  # noqa: S311 (spread retries, not secrets)
+        pause = BACKOFF_S[1] if self.state is State.MISCONFIGURED else pause_s(failures, *BACKOFF_S)
+        with anyio.move_on_after(pause * random.uniform(0.8, 1.2)):  # noqa: S311 (spread retries, not secrets)
             while not self._stop.is_set() and not self._wanted:
                 await self._attention.wait()
                 self._attention = anyio.Event()
@@ -348,12 +351,13 @@ class Backend:
 
         turns.present += 1
         remote = self.spec.transport is not Transport.STDIO
+        repeatable = method != "tools/call" or params.get("name") in self._repeatable
+        work = partial(exchange, self._usable, send, remote=remote, repeatable=repeatable)
         try:
             if turns.limited and method == "tools/call":
                 attempts = self._attempts
-                work = partial(exchange, self._usable, send, remote=remote)
                 return await turns.in_turn(work, limit_s, lambda: self._attempts > attempts and not self._live())
-            return await exchange(self._usable, send, remote=remote)
+            return await work()
         finally:
             turns.present -= 1
 

@@ -1,4 +1,9 @@
-"""One request and its answer: what of a connection's many ways to fail has happened, as a value."""
+"""One request and its answer: what of a connection's many ways to fail has happened, as a value.
+
+A request that may change something is sent once, whatever comes of it. That a server answers "unknown session" is no
+proof that nobody has read it: what stands in between may have tried another replica first, or the session may have
+ended under way. So where a session may be gone, that is found out before, with a question that changes nothing.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +18,15 @@ from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
 from roster.answers import seconds_of
-from roster.backends.link import Link
+from roster.backends.link import Link, about_session
 from roster.backends.transports import CONNECTION_CLOSED, HttpRefusal, http_refusal
 from roster.outcomes import CallReport, Cause
 
 __all__ = ["Answer", "exchange"]
 
 LOSS_PAUSE_S = 0.2
-INVALID_REQUEST = -32600
+QUIET_S = 5.0
+"""A remote server that was not heard of for so long may have forgotten the session."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,12 +39,16 @@ class Answer:
 
 
 async def exchange(
-    usable: Callable[[], Awaitable[Link | None]], send: Callable[[Link], Awaitable[dict[str, Any]]], *, remote: bool
+    usable: Callable[[], Awaitable[Link | None]],
+    send: Callable[[Link], Awaitable[dict[str, Any]]],
+    *,
+    remote: bool,
+    repeatable: bool,
 ) -> Answer:
     """What came of a request. Never raises for what a backend does.
 
     usable: an open link, or None when there is none to be had. send: makes the request over it. remote: it is no child
-    process, so the server may have forgotten the session.
+    process, so the server may have forgotten the session. repeatable: sent twice, it does no more than sent once.
     """
     begun = anyio.current_time()
     refusal = HttpRefusal()
@@ -51,6 +61,10 @@ async def exchange(
 
     for attempt in (1, 2):
         link = await usable()
+        if link is not None and remote and not repeatable and link.silent_s > QUIET_S:
+            if await link.forgotten():
+                link.close()
+            link = await usable()
         if link is None:
             return Answer(report(Cause.UNREACHABLE))
         try:
@@ -59,12 +73,11 @@ async def exchange(
         except TimeoutError as error:
             return Answer(report(Cause.TIMEOUT, error=error))
         except MCPError as error:
-            if remote and error.code == INVALID_REQUEST and "session" in error.message.lower():
-                # The server said it does not know this session, so it did not read the call: once more is safe.
+            if remote and about_session(error, refusal.status) and await link.forgotten():
                 link.close()
-                if attempt == 1:
+                if attempt == 1 and repeatable:
                     continue
-                return Answer(report(Cause.UNREACHABLE, error.code))
+                return Answer(report(Cause.FORGOTTEN, error.code))
             if error.code == CONNECTION_CLOSED and await _lost(link, error, remote):
                 return Answer(report(Cause.DISCONNECTED, error.code))
             return Answer(report(Cause.RPC_ERROR, error.code), error=error.error)
@@ -79,6 +92,6 @@ async def exchange(
 async def _lost(link: Link, error: MCPError, remote: bool) -> bool:
     """Whether -32000 is the SDK's "connection closed" and not a server's own use of that code."""
     # The calls in flight hear of the end a moment before the connection's own end is known.
-    if await link.ended(0 if remote else LOSS_PAUSE_S):
+    if await link.ended(LOSS_PAUSE_S if not remote or error.message == "Connection closed" else 0):
         return True
-    return remote and "reconnection attempts" in error.message
+    return remote and error.message.startswith("SSE stream")  # the SDK's words for an answer that broke off

@@ -21,13 +21,15 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from roster import __version__
 from roster.backends.flights import Flights
 from roster.backends.tap import RawRequest, Tap, raw_result
+from roster.backends.transports import http_refusal
 from roster.mended import MendedStream
 
-__all__ = ["Link", "OnAsk", "OnNote", "Progress", "offers_of", "open_link"]
+__all__ = ["Link", "OnAsk", "OnNote", "Progress", "about_session", "offers_of", "open_link"]
 
 log = logging.getLogger(__name__)
 
 UNSUPPORTED_VERSION = -32022
+PING_S = 5.0
 OFFERS = ("resources", "prompts", "completions", "logging", "tasks")
 
 OnAsk = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -61,6 +63,11 @@ def offers_of(capabilities: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(words)
 
 
+def about_session(error: MCPError, status: int | None) -> bool:
+    """Whether an error may say that the session is not known: by its HTTP status, or else by its words."""
+    return status in (400, 404) or "session" in error.message.lower()
+
+
 class Link:
     """A connection after its handshake. Requests may be sent from any task."""
 
@@ -71,6 +78,12 @@ class Link:
         self._tap = tap
         self._group = group
         self._listening: dict[str, anyio.CancelScope] = {}
+        self._heard = anyio.current_time()
+
+    @property
+    def silent_s(self) -> float:
+        """How long ago the last answer came."""
+        return anyio.current_time() - self._heard
 
     @property
     def closed(self) -> bool:
@@ -133,18 +146,38 @@ class Link:
                 if on_progress is not None:
                     await on_progress(progress, total, message)
 
-            sent, callback = self._with_level(params), pass_on if on_progress else None
-            if not self.modern:
-                # What the SDK's session would add is one header; what it would read in the answer, nobody needs.
-                options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.protocol or ""}}
-                if callback is not None:
-                    options["on_progress"] = callback
-                return await self._tap.send_raw_request(method, sent, options)
-            request = RawRequest(method=method, params=sent)
-            return await raw_result(
-                lambda: self.session.send_request(request, types.EmptyResult, progress_callback=callback)
-            )
+            result = await self._answer(method, self._with_level(params), pass_on if on_progress else None)
+            self._heard = anyio.current_time()
+            return result
         raise TimeoutError(f"no answer within {limit_s:g} s")
+
+    async def _answer(self, method: str, params: dict[str, Any], on_progress: Progress | None) -> dict[str, Any]:
+        if not self.modern:
+            # What the SDK's session would add is one header; what it would read in the answer, nobody needs.
+            options: CallOptions = {"headers": {MCP_PROTOCOL_VERSION_HEADER: self.protocol or ""}}
+            if on_progress is not None:
+                options["on_progress"] = on_progress
+            return await self._tap.send_raw_request(method, params, options)
+        request = RawRequest(method=method, params=params)
+        return await raw_result(
+            lambda: self.session.send_request(request, types.EmptyResult, progress_callback=on_progress)
+        )
+
+    async def forgotten(self) -> bool:
+        """Whether a remote server does not know this session any more: what it says to a ping is about nothing else.
+
+        The newer era has no sessions. A server that does not answer, or knows no ping, is given the benefit of doubt.
+        """
+        if self.modern or self.closed:
+            return False
+        with http_refusal() as refusal:
+            try:
+                await self.request("ping", {}, PING_S)
+            except MCPError as error:
+                return error.code != types.METHOD_NOT_FOUND and about_session(error, refusal.status)
+            except (TimeoutError, anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, OSError):
+                return False
+        return False
 
     def _with_level(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """`params` saying which log messages are wanted, in the one era in which a request says that."""

@@ -7,6 +7,7 @@ import logging
 import os
 import re
 import shutil
+import socket
 import ssl
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -47,6 +48,8 @@ STDERR_LIMIT_BYTES = 1_000_000
 CONNECTION_CLOSED = -32000
 GOODBYE_S = 1.0
 """So long a remote server may take to end a session."""
+MAX_EVENT_BYTES = 128 * 1024 * 1024
+"""The largest answer that a remote server may give as an event; the SDK's own limit is what one photograph takes."""
 
 
 class ErrorKind(StrEnum):
@@ -199,11 +202,9 @@ async def _remote(spec: ServerSpec, environ: Mapping[str, str], transport: Trans
     url = expand(spec.url, environ)
     headers = {name: expand(value, environ) for name, value in spec.headers.items()}
     if transport is Transport.SSE:
-        from mcp.client.sse import sse_client
+        from roster.backends.sse import sse_streams
 
-        async with sse_client(
-            url, headers=headers, timeout=30, sse_read_timeout=max(300.0, spec.call_timeout_s)
-        ) as streams:
+        async with sse_streams(url, headers, max(300.0, spec.call_timeout_s)) as streams:
             yield streams
         return
     from mcp.client.streamable_http import streamable_http_client
@@ -215,8 +216,11 @@ async def _remote(spec: ServerSpec, environ: Mapping[str, str], transport: Trans
     async with httpx2.AsyncClient(
         headers=headers, timeout=timeout, follow_redirects=True, event_hooks=hooks, verify=trusted
     ) as client:
+        opened = streamable_http_client(
+            url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_EVENT_BYTES
+        )
         try:
-            async with streamable_http_client(url, http_client=client, terminate_on_close=False) as streams:
+            async with opened as streams:
                 yield streams[:2]
         finally:
             await session.end(client)
@@ -254,6 +258,21 @@ def error_kind(error: BaseException, *, ready: bool) -> ErrorKind:
             return ErrorKind.PROTOCOL
 
 
+def _unreachable(error: BaseException) -> str:
+    """What to do about a server that no connection can be made to; each library wraps the other's reason."""
+    cause: BaseException | None = error
+    while cause is not None:
+        match cause:
+            case ssl.SSLCertVerificationError():
+                return "its certificate is not trusted here: name its authority's file in SSL_CERT_FILE"
+            case ssl.SSLError():
+                return "no secure connection can be made: check whether the URL should begin with http://"
+            case socket.gaierror():
+                return "its host name is not known: check the URL and the network"
+        cause = cause.__cause__ or cause.__context__
+    return "its address cannot be reached: check the URL and whether the server runs"
+
+
 def open_transport(spec: ServerSpec, transport: Transport, environ: Mapping[str, str], stderr: Path) -> Any:
     """A context manager that gives the (read, write) streams of one connection. References are resolved here."""
     if transport is Transport.STDIO:
@@ -282,7 +301,7 @@ def remedy(kind: ErrorKind, leaf: BaseException, spec: ServerSpec, environ: Mapp
         case ErrorKind.TIMEOUT:
             return f"no answer within {spec.start_timeout_s:g} s: raise start_timeout_s if it is just slow"
         case ErrorKind.UNREACHABLE:
-            return "its address cannot be reached: check the URL and whether the server runs"
+            return _unreachable(leaf)
         case ErrorKind.REJECTED if spec.transport is Transport.STDIO:
             return f"it answered with an error, or with a message nobody can read: see {log_file}"
         case ErrorKind.REJECTED:

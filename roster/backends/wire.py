@@ -36,6 +36,16 @@ class Listing:
     complete: bool = True
     mended: dict[str, str] = field(default_factory=dict)
 
+    @property
+    def repeatable(self) -> frozenset[str]:
+        """The tools of which their server says that a second call does no more than the first."""
+        hints = {row["name"]: row.get("annotations") or {} for row in self.rows}
+        return frozenset(
+            name
+            for name, says in hints.items()
+            if says.get("readOnlyHint") is True or says.get("idempotentHint") is True
+        )
+
 
 def _finite(value: Any) -> Any:
     """`value` without NaN and infinities, which parsers let in and JSON has no form for."""
