@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -17,7 +18,8 @@ from mcp.shared.exceptions import MCPError
 from scripted_backend import MODERN_KEYS, Scripted, raw, running, until
 
 from roster.config import Home, Mode
-from roster.forwarding import bridge
+from roster.forwarding import Client as Connected
+from roster.forwarding import Voice, bridge
 from roster.server import RosterServer
 
 pytestmark = pytest.mark.anyio
@@ -100,6 +102,31 @@ async def test_what_is_reported_while_the_client_is_away_to_answer_reaches_it(ho
         await client.call_tool("box__ask", {}, progress_callback=progress)
         await until(lambda: len(heard) == 6)
     assert heard == [0, 1, 2, 0, 1, 2]
+
+
+async def test_what_is_said_while_a_client_that_is_back_catches_up_keeps_its_place() -> None:
+    """What waited for it goes out first, however slowly it reads."""
+    heard: list[float] = []
+    reads = anyio.Event()
+
+    async def report(progress: float, *_: Any) -> None:
+        await reads.wait()
+        heard.append(progress)
+
+    ctx: Any = SimpleNamespace(session=SimpleNamespace(report_progress=report), params={"_meta": {"progressToken": 1}})
+    voice = Voice(Connected(), ctx)
+    voice.leave()
+    for step in range(3):
+        await voice.on_progress(step, None, None)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(voice.back, ctx)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(voice.on_progress, 3, None, None)
+        await anyio.wait_all_tasks_blocked()
+        reads.set()
+    await voice.on_progress(4, None, None)
+    assert heard == [0, 1, 2, 3, 4]
 
 
 async def test_a_newer_client_that_declares_nothing_is_not_asked(home: Home, tmp_path: Path) -> None:

@@ -161,24 +161,26 @@ class Voice:
         self._kept = []
 
     async def back(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """The client has come back with this request. What was said in the meantime is said now."""
+        """The client has come back with this request. What was said in the meantime is said now, and what comes while
+        that is being said, behind it."""
         self.ctx = ctx
-        kept, self._kept = self._kept or [], None
-        for say in kept:
-            await say()
+        while self._kept:
+            await self._kept.pop(0)()
+        self._kept = None
 
-    def _keeps(self, say: Callable[[], Awaitable[None]]) -> bool:
+    async def _say(self, say: Callable[[], Awaitable[None]]) -> None:
+        """Say it now, or in its turn once the client is back."""
         if self._kept is None:
-            return False
-        if len(self._kept) < UNSENT:
+            await say()
+        elif len(self._kept) < UNSENT:
             self._kept.append(say)
-        return True
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client a notification with this request."""
-        if self._keeps(partial(self.tell, method, params)):
-            return
         note = _Notification(method=method, params=dict(params) if params else None)
+        await self._say(partial(self._send, note))
+
+    async def _send(self, note: _Notification) -> None:
         await self.ctx.session.send_notification(note, related_request_id=self.ctx.request_id)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------ what of the request is passed on
@@ -203,8 +205,9 @@ class Voice:
         return self._progress if self._meta.get("progressToken") is not None else None
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._keeps(partial(self._progress, progress, total, message)):
-            return
+        await self._say(partial(self._report, progress, total, message))
+
+    async def _report(self, progress: float, total: float | None, message: str | None) -> None:
         if self.unsent < UNSENT:  # or a queue would grow for as long as the client does not read
             self.unsent += 1
             try:
