@@ -15,10 +15,10 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from roster import __version__
+from roster.backends.dispatcher import BackendDispatcher
 from roster.backends.flights import Flights
 from roster.backends.tap import RawRequest, Tap, raw_result
 from roster.mended import MendedStream
@@ -225,7 +225,7 @@ async def open_link(
     do, and the tools on file must not depend on which client happens to be there.
     """
     async with transport as (read, write):
-        tap = Tap(JSONRPCDispatcher(MendedStream(read), write), on_closed, on_ask, on_note)
+        tap = Tap(BackendDispatcher(MendedStream(read), write), on_closed, on_ask, on_note)
         session = ClientSession(
             dispatcher=tap,
             client_info=types.Implementation(name="roster", version=__version__),
