@@ -117,12 +117,14 @@ class Questions(Protocol):
 class Voice:
     """One request of a client while it is handled: what is said with it reaches the client beside its answer.
 
-    ctx: of the newest message of this request. held: takes questions, where the client cannot be asked directly.
+    ctx: of the newest message of this request. held: takes questions, where the client cannot be asked directly. task:
+    it has been answered with a task, or is about to be, and its progress goes on after that.
     """
 
     client: Client
     ctx: ServerRequestContext[Any, Any]
     held: Questions | None = None
+    task: bool = False
     unsent: int = 0
     _kept: list[Callable[[], Awaitable[None]]] | None = None
 
@@ -211,7 +213,13 @@ class Voice:
         if self.unsent < UNSENT:  # or a queue would grow for as long as the client does not read
             self.unsent += 1
             try:
-                await self.ctx.session.report_progress(progress, total, message)
+                if self.task:
+                    told = {"progressToken": self._meta.get("progressToken"), "progress": progress}
+                    more = {"total": total, "message": message}
+                    told |= {key: value for key, value in more.items() if value is not None}
+                    await self.client.tell("notifications/progress", told)
+                else:
+                    await self.ctx.session.report_progress(progress, total, message)
             finally:
                 self.unsent -= 1
 
