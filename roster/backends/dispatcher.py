@@ -48,7 +48,7 @@ class BackendDispatcher(JSONRPCDispatcher[Any]):
         if declared := self._headers.get(str(params.get("name"))):
             mirrored = mcp_param_headers(declared, params.get("arguments") or {})
             opts["headers"] = {**opts.get("headers", {}), **mirrored}
-        if "task" in params and (on_progress := opts.get("on_progress")) is not None:
+        if "task" in params and (on_progress := opts.pop("on_progress", None)) is not None:
             return await self._start_task(method, params, opts, on_progress)
         return await super().send_raw_request(method, params, opts, **more)
 
@@ -63,14 +63,21 @@ class BackendDispatcher(JSONRPCDispatcher[Any]):
     async def _start_task(
         self, method: str, params: Mapping[str, Any], opts: CallOptions, on_progress: ProgressFnT
     ) -> dict[str, Any]:
-        # The request's id is its token as well, so it is chosen here.
-        token = opts["request_id"] = f"task-{next(self._numbers)}"
-        result = await super().send_raw_request(method, params, opts)
-        if "task" in result:
-            self._tasks[token] = on_progress
-            if len(self._tasks) > TASKS_KEPT:
-                self._tasks.popitem(last=False)
-        return result
+        # The SDK knows a token for as long as its request is open. So this one is ours, from the beginning: what comes
+        # just after the answer must be neither lost nor heard twice.
+        token = f"task-{next(self._numbers)}"
+        sent = {**params, "_meta": {**(params.get("_meta") or {}), "progressToken": token}}
+        self._tasks[token] = on_progress
+        if len(self._tasks) > TASKS_KEPT:
+            self._tasks.popitem(last=False)
+        became_one = False
+        try:
+            result = await super().send_raw_request(method, sent, opts)
+            became_one = "task" in result
+            return result
+        finally:
+            if not became_one:
+                self._tasks.pop(token, None)
 
     async def run(
         self,
@@ -90,7 +97,7 @@ class BackendDispatcher(JSONRPCDispatcher[Any]):
         await super().run(on_request, noted, on_notify_intercept, task_status=task_status)
 
     async def _report(self, params: Mapping[str, Any]) -> None:
-        """Hand on the progress of a task; any other has been handed on already."""
+        """Hand on the progress of a task; any other is the SDK's affair."""
         match params:
             case {"progressToken": str(token), "progress": int() | float() as progress} if token in self._tasks:
                 total, message = params.get("total"), params.get("message")

@@ -227,6 +227,8 @@ class Voice:
         """The request's params as they came, with these keys changed and `_meta` as it may be passed on."""
         out = {**(self.ctx.params or {}), **changed}
         out.pop("_meta", None)
+        if self.modern:
+            out.pop("task", None)  # the newer era has no tasks, and ignores what it does not know
         return {**out, "_meta": meta} if (meta := self.meta) else out
 
 
