@@ -11,7 +11,7 @@ from forwarding import connected
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
 from mcp.shared.exceptions import MCPError
-from scripted_backend import Scripted, running, until
+from scripted_backend import Scripted, raw, running, until
 
 from roster.config import Home, Mode
 from roster.server import RosterServer
@@ -111,3 +111,21 @@ async def test_tasks_are_of_the_older_era_alone(home: Home, tmp_path: Path) -> N
         Client(InMemoryTransport(RosterServer(roster, Mode.TRANSPARENT).server), mode="auto") as client,
     ):
         assert client.server_capabilities.tasks is None
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_where_no_tasks_are_announced_a_call_is_never_one(home: Home, tmp_path: Path, mode: Mode) -> None:
+    """In five mode and in the newer era what a client says of a task is not passed on."""
+    one = server_with_task(tmp_path, "one", "t1")
+    name = {"name": "call", "arguments": {"tool": "one__plain"}} if mode is Mode.FIVE else {"name": "one__plain"}
+
+    async with running(home, {"one": one.entry()}) as roster:
+        server = RosterServer(roster, mode)
+        if mode is Mode.FIVE:
+            async with connected(server) as client:
+                await client.request("tools/call", **name, task={"ttl": 60})
+        else:
+            async with Client(InMemoryTransport(server.server), mode="auto") as newer:
+                await raw(newer, "tools/call", **name, task={"ttl": 60})
+    (call,) = one.calls()
+    assert "task" not in call
