@@ -189,6 +189,30 @@ async def test_a_newer_backend_asks_an_older_client(home: Home, tmp_path: Path) 
     assert (said["requestState"], said["arguments"], len(box.calls())) == ("opaque ü", {"x": None}, 2)
 
 
+async def test_what_only_the_newer_era_says_of_a_result_is_kept_from_a_client_of_the_older(
+    home: Home, tmp_path: Path
+) -> None:
+    """Everything else of it arrives, and a client of the newer era gets it all."""
+    said = {
+        **MODERN_KEYS,
+        "content": [],
+        "later": None,
+        "_meta": {"a/b": None, types.SERVER_INFO_META_KEY: {"name": "x"}},
+    }
+    bare = {**MODERN_KEYS, "content": [], "_meta": {types.SERVER_INFO_META_KEY: {"name": "x"}}}
+    tools = {name: {"do": "result", "result": result} for name, result in (("t", said), ("bare", bare))}
+    box = Scripted(tmp_path, "box", modern=True, rows=[tool("t"), tool("bare")], tools=tools)
+
+    async with running(home, {"box": box.entry()}) as roster:
+        server = RosterServer(roster, Mode.TRANSPARENT)
+        async with connected(server) as client, newer_client(server) as other:
+            assert await client.request("tools/call", name="box__t") == {
+                "content": [], "later": None, "_meta": {"a/b": None}
+            }  # fmt: skip
+            assert await client.request("tools/call", name="box__bare") == {"content": []}
+            assert await raw(other, "tools/call", name="box__t", arguments={}) == said
+
+
 async def test_an_older_client_that_cannot_answer_is_told_so(home: Home, tmp_path: Path) -> None:
     """Its call fails with the reason."""
     box = newer(tmp_path)

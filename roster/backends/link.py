@@ -19,7 +19,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from roster import __version__
 from roster.backends.dispatcher import BackendDispatcher
-from roster.backends.flights import Flights
+from roster.backends.flights import Flights, requester
 from roster.backends.tap import RawRequest, Tap, raw_result
 from roster.mended import MendedStream
 
@@ -28,6 +28,7 @@ __all__ = ["Link", "OnAsk", "OnNote", "Progress", "offers_of", "open_link"]
 log = logging.getLogger(__name__)
 
 UNSUPPORTED_VERSION = -32022
+ENVELOPE = frozenset({"resultType", "ttlMs", "cacheScope"})
 OFFERS = ("resources", "prompts", "completions", "logging", "tasks")
 
 OnAsk = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -59,6 +60,18 @@ def offers_of(capabilities: Mapping[str, Any]) -> tuple[str, ...]:
     if isinstance(resources, Mapping) and resources.get("subscribe") is True:
         words.append("subscribe")
     return tuple(words)
+
+
+def _without_envelope(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without what the newer era says in each, for a client of the older one; a question stays one."""
+    if result.get("resultType", "complete") != "complete":
+        return result
+    out = {key: value for key, value in result.items() if key not in ENVELOPE}
+    if isinstance(meta := out.get("_meta"), dict) and types.SERVER_INFO_META_KEY in meta:
+        del out["_meta"]
+        if kept := {key: value for key, value in meta.items() if key != types.SERVER_INFO_META_KEY}:
+            out["_meta"] = kept
+    return out
 
 
 class Link:
@@ -141,9 +154,11 @@ class Link:
                     options["on_progress"] = callback
                 return await self._tap.send_raw_request(method, sent, options)
             request = RawRequest(method=method, params=sent)
-            return await raw_result(
+            result = await raw_result(
                 lambda: self.session.send_request(request, types.EmptyResult, progress_callback=callback)
             )
+            who = requester.get()
+            return _without_envelope(result) if who is not None and not who.modern else result
         raise TimeoutError(f"no answer within {limit_s:g} s")
 
     def _with_level(self, params: Mapping[str, Any]) -> dict[str, Any]:
