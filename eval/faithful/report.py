@@ -16,7 +16,7 @@ _NOT_LISTED = (
     "and followed."
 )
 _PROMPTS = "Five mode has no prompts, and completion is of prompts and of templates from a list."
-_FIVE = {
+NOT_IN_FIVE = {
     **dict.fromkeys("tools shapes names pages many huge".split(), _LISTS),
     **dict.fromkeys(("resources", "templates"), _NOT_LISTED),
     **dict.fromkeys(("prompts", "prompt", "completion"), _PROMPTS),
@@ -122,7 +122,7 @@ _EXPLAINED = (
 
 def not_in_five(feature: str) -> str:
     """Why a feature is not looked at in five mode; empty for one that is."""
-    return _FIVE.get(feature, "")
+    return NOT_IN_FIVE.get(feature, "")
 
 
 def explained(row: str, column: str) -> tuple[str, str]:
