@@ -68,7 +68,7 @@ _TRANSPORT_NAMES = {
 }
 _URL_KEYS = ("url", "httpUrl", "serverUrl", "uri")
 _TRANSPORT_KEYS = ("type", "transport", "transportType")
-_OURS = ("start_timeout_s", "call_timeout_s")
+_OURS = ("start_timeout_s", "call_timeout_s", "max_concurrency")
 # Keys other programs keep in the same block. They mean nothing here and are nobody's mistake.
 _THEIRS = frozenset(
     "alwaysAllow autoApprove description disabledTools disabled_tools enabledTools enabled_tools envFile env_vars "
@@ -84,7 +84,12 @@ A lower level leaves what is there until it is cleared."""
 
 
 class ServerSpec(BaseModel):
-    """One entry of `mcpServers`: a command to start, or a URL to reach."""
+    """One entry of `mcpServers`: a command to start, or a URL to reach.
+
+    start_timeout_s: for its handshake and first list. call_timeout_s: for how long a call may stay silent, and before
+    that wait for its turn. max_concurrency: how many calls may be under way at it, the rest wait in order; None for as
+    many as come. What is no call (resources, prompts, lists) is not counted.
+    """
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -99,6 +104,7 @@ class ServerSpec(BaseModel):
     disabled: bool = False
     start_timeout_s: Seconds = 30.0
     call_timeout_s: Seconds = 300.0
+    max_concurrency: int | None = Field(default=None, ge=1, le=1_000)
     failures: tuple[Declared, ...] = ()
 
     def missing(self, environ: Mapping[str, str]) -> str | None:

@@ -34,6 +34,8 @@ PATH = "/mcp"
 HEALTH = "/healthz"
 BODY_LIMIT_S = 30.0
 """For so long a request may take to arrive whole."""
+LOOK_AGAIN_S = 5.0
+"""So often it is looked whether those who are inside may still be."""
 SEND_LIMIT_S = 60.0
 """For so long a client may leave unread what it is sent; then it counts as gone."""
 
@@ -100,7 +102,7 @@ class Gate:
         self._rules = rules
         self._holder = holder
         self._health = health
-        self._requests: set[anyio.CancelScope] = set()
+        self._requests: dict[anyio.CancelScope, tuple[str | None, Token | None]] = {}
         self._calls = 0
         self._quiet = anyio.Event()
         self._closed = False
@@ -144,6 +146,21 @@ class Gate:
         """End every request that is left, such as open streams."""
         for scope in list(self._requests):
             scope.cancel()
+
+    async def watch(self) -> None:
+        """End what is open for a token that has been removed, or is another one now, for as long as this runs."""
+        while True:
+            await anyio.sleep(LOOK_AGAIN_S)
+            for scope, (secret, token) in list(self._requests.items()):
+                if secret and token is not None and await self._other_now(secret, token):
+                    scope.cancel()
+
+    async def _other_now(self, secret: str, token: Token) -> bool:
+        try:
+            now = await self._holder(secret)
+        except StoreError:
+            return False  # said where somebody wants to come in
+        return now != token
 
     # --------------------------------------------------------------------------------------------- looking
 
@@ -215,11 +232,11 @@ class Gate:
         waited_for = scope["method"] == "POST" and headers.get("mcp-method") != _LISTEN
         self._calls += waited_for
         with anyio.CancelScope() as passing:
-            self._requests.add(passing)
+            self._requests[passing] = (_bearer(headers.getlist("authorization")), token_of(scope))
             try:
                 await self._app(scope, receive, reply.send)
             finally:
-                self._requests.discard(passing)
+                del self._requests[passing]
                 self._calls -= waited_for
                 if not self._calls:
                     self._quiet.set()
@@ -248,7 +265,7 @@ class _Reply:
     async def finish(self) -> None:
         """End the response, whatever is missing from it."""
         if self.status is None:
-            refusal = _refusal(503, "Roster is stopping")
+            refusal = _refusal(503, "ended before its answer: Roster is stopping, or the token was removed")
             await self.send({"type": "http.response.start", "status": 503, "headers": refusal.raw_headers})
             await self.send({"type": "http.response.body", "body": refusal.body})
         elif not self._over:

@@ -33,6 +33,7 @@ class Cause(StrEnum):
     UNREACHABLE = "unreachable"  # never sent: the backend could not be connected
     MALFORMED = "malformed"  # an answer that is not one
     REJECTED = "rejected"  # never sent: Roster's own checks said no
+    LIMITED = "limited"  # never sent: as many as may be were at the backend already
 
 
 class Outcome(StrEnum):
@@ -92,7 +93,7 @@ class CallReport:
     @property
     def sent(self) -> bool:
         """Whether the request can have reached the backend."""
-        return self.cause not in (Cause.UNREACHABLE, Cause.REJECTED)
+        return self.cause not in (Cause.UNREACHABLE, Cause.REJECTED, Cause.LIMITED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +155,7 @@ _BY_CAUSE = {
     Cause.UNREACHABLE: Outcome.TRANSPORT,
     Cause.MALFORMED: Outcome.PROTOCOL,
     Cause.REJECTED: Outcome.SCHEMA,
+    Cause.LIMITED: Outcome.QUOTA,
 }
 _FAULTS = {
     Outcome.SCHEMA: Fault.CALLER,
@@ -161,7 +163,7 @@ _FAULTS = {
     Outcome.INTERNAL: Fault.TOOL,
     Outcome.OTHER: Fault.TOOL,
 }
-# A person's or a caller's own decision says nothing of the tool.
+# A person's or a caller's own decision says nothing of the tool, nor does a limit that was set here.
 _NOBODYS = ("cancelled", "denied")
 # What is not there fails with any arguments.
 _NOT_THERE = ("unavailable", "model")
@@ -173,7 +175,7 @@ def judge(report: CallReport) -> Verdict:
     if found.outcome is Outcome.SUCCESS:
         return Verdict(Outcome.SUCCESS, found.rule)
     found = _weighed(found, report)
-    own = found.kind in _NOBODYS
+    own = found.kind in _NOBODYS or report.cause is Cause.LIMITED
     fault = Fault.CALLER if own else _FAULTS.get(found.outcome, Fault.BACKEND)
     if found.outcome is Outcome.INTERNAL and found.kind == "unavailable":
         fault = Fault.BACKEND

@@ -18,6 +18,7 @@ from contextlib import asynccontextmanager, closing, contextmanager
 from typing import Any
 
 import anyio
+import anyio.abc
 import uvicorn
 from anyio import to_thread
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -173,6 +174,12 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
+async def _watch(gate: Gate, *, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
+    with anyio.CancelScope() as scope:
+        task_status.started(scope)
+        await gate.watch()
+
+
 @asynccontextmanager
 async def listening(web: Web, sock: socket.socket) -> AsyncIterator[None]:
     """Answer what comes in on a listening socket; on the way out, end what is left of it."""
@@ -192,11 +199,13 @@ async def listening(web: Web, sock: socket.socket) -> AsyncIterator[None]:
     server = _Uvicorn(config)
     async with anyio.create_task_group() as group, web.running():
         group.start_soon(server.serve, [sock])
+        watching = await group.start(_watch, web.gate)
         try:
             yield
         finally:
             web.gate.close()
             web.gate.end()
+            watching.cancel()
             server.should_exit = True
 
 

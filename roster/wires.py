@@ -25,7 +25,8 @@ __all__ = ["LineReader", "LineWriter", "can_wire", "standard_wires"]
 
 CHUNK_BYTES = 64 * 1024
 AHEAD_BYTES = 1024 * 1024
-"""So much may wait to be taken up before no more is read: a flood is the sender's to hold."""
+"""So much may wait to be taken up before no more is read, or to be read before no more is taken: a flood is the
+sender's to hold."""
 LAST_WORDS_S = 2.0
 """At the end, what has been said but not yet read gets so long to leave."""
 
@@ -182,6 +183,8 @@ class LineWriter:
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._rest: deque[memoryview] = deque()
+        self._unread = 0  # bytes in `_rest`
+        self._turn = asyncio.Lock()
         self._drained: asyncio.Future[None] | None = None
         self._closed = self._broken = False
 
@@ -193,13 +196,22 @@ class LineWriter:
         if self._closed:
             raise anyio.ClosedResourceError
         line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
-        if self._rest:
-            self._rest.append(memoryview(line))
-        elif not self._broken:
-            self._write(memoryview(line))
+        if self._unread > AHEAD_BYTES or self._turn.locked():
+            async with self._turn:
+                await self.drained()
+                self._put(line)
+        else:
+            self._put(line)
         await self.drained()
         if self._broken:
             raise anyio.BrokenResourceError
+
+    def _put(self, line: bytes) -> None:
+        if self._rest:
+            self._rest.append(memoryview(line))
+            self._unread += len(line)
+        elif not self._broken:
+            self._write(memoryview(line))
 
     def _write(self, view: memoryview) -> None:
         """Write as much as goes; the rest goes when the other side has read."""
@@ -212,21 +224,22 @@ class LineWriter:
             return
         if gone < len(view):
             self._rest.appendleft(view[gone:])
+            self._unread += len(view) - gone
             self._loop.add_writer(self._fd, self._go_on)
 
     def _go_on(self) -> None:
         self._loop.remove_writer(self._fd)
         while self._rest:
-            waiting = len(self._rest)
-            self._write(self._rest.popleft())
+            waiting, view = len(self._rest), self._rest.popleft()
+            self._unread -= len(view)
+            self._write(view)
             if len(self._rest) == waiting:
                 return
         self._tell()
 
     def _break(self) -> None:
         self._broken = True
-        self._rest.clear()
-        self._tell()
+        self._forget()
         if self._on_broken is not None:
             self._on_broken()
 
@@ -251,7 +264,11 @@ class LineWriter:
         self._closed = True
         if self._rest:
             self._loop.remove_writer(self._fd)
+        self._forget()
+
+    def _forget(self) -> None:
         self._rest.clear()
+        self._unread = 0
         self._tell()
 
     async def __aenter__(self) -> Self:

@@ -78,7 +78,10 @@ class Scripted:
         return {"command": sys.executable, "args": ["-S", "-E", __file__, str(self._script), *arguments], **more}
 
     def events(self, kind: str | None = None) -> list[dict[str, Any]]:
-        """What happened so far, oldest first: start, opened, list, call, request, notified, answered ... end."""
+        """What happened so far, oldest first: start, opened, list, call, request, notified, answered ... end.
+
+        A call says how many are `inside`, neither answered nor cancelled, itself among them.
+        """
         try:
             lines = self._events.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -207,6 +210,8 @@ class Server:
             sys.stdout.flush()
 
     def _send(self, **message: Any) -> None:
+        if "method" not in message:
+            self._running.pop(message["id"], None)
         self._write(json.dumps({"jsonrpc": "2.0", **message}))
 
     def run(self) -> None:
@@ -239,7 +244,7 @@ class Server:
 
     def _hear(self, method: str, id_: Any, params: dict[str, Any]) -> None:
         if method == "notifications/cancelled":
-            self.note("cancelled", tool=self._running.get(params.get("requestId")))
+            self.note("cancelled", tool=self._running.pop(params.get("requestId"), None))
         if id_ is None:
             self.note("notified", method=method, params=params)
             if method == "notifications/initialized":
@@ -263,8 +268,8 @@ class Server:
             case "tools/list":
                 self._list(id_, params)
             case "tools/call":
-                self.note("call", params=params)
                 self._running[id_] = params["name"]
+                self.note("call", params=params, inside=len(self._running))
                 self._call(id_, params)
             case "ping":
                 self._send(id=id_, result={})
@@ -313,6 +318,7 @@ class Server:
             words = f"not with {os.environ.get(SECRET_ENVIRONMENT, 'these credentials')}"
             self._send(id=id_, error={"code": -32603, "message": words})
             return
+        self.note("handshake")
         self._send(
             id=id_,
             result={

@@ -78,6 +78,15 @@ METHOD_NOT_FOUND = {"code": -32601, "message": "Method not found"}
     ],
     ids=["several pages", "a cursor that comes back", "a bad row", "no rows at all", "a name twice", "no tools/list"],
 )
+@pytest.mark.report(
+    "NousResearch/hermes-agent#101669",
+    "anomalyco/opencode#49464",
+    "Factory-AI/factory#7",
+    "vercel/ai#19240",
+    "knowsuchagency/mcp2cli#64",
+    "AltimateAI/altimate-code#986",
+    "open-webui/open-webui#29912",
+)
 async def test_what_can_be_read_of_a_listing_is_used_and_the_rest_is_named(
     home: Home,
     tmp_path: Path,
@@ -114,6 +123,7 @@ async def test_a_page_that_fails_takes_no_known_tool_away(home: Home, tmp_path: 
 
 
 @pytest.mark.parametrize("schema", [{}, {"properties": {"x": {"type": "string"}}}, None, "absent"])
+@pytest.mark.report("mastra-ai/mastra#23731")
 async def test_an_input_schema_without_a_type_is_mended(home: Home, tmp_path: Path, schema: Any) -> None:
     """What strict clients refuse and can only mean an object becomes one; nothing else of it changes."""
     row = {"name": "lax", "description": "d", **({} if schema == "absent" else {"inputSchema": schema})}
@@ -133,6 +143,7 @@ async def test_an_input_schema_without_a_type_is_mended(home: Home, tmp_path: Pa
         ({"icons": [{"later": 1}], "annotations": 7}, "icons annotations"),
     ],
 )
+@pytest.mark.report("sandialabs/atlas-ui-3#727")
 async def test_an_optional_key_that_breaks_the_protocol_costs_itself_alone(
     home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture, broken: dict[str, Any], without: str
 ) -> None:
@@ -155,6 +166,7 @@ async def test_an_input_schema_of_object_or_null_is_one_of_object(home: Home, tm
         assert row_of(roster, "box__lax")["inputSchema"] == {"type": "object", "x": 1}
 
 
+@pytest.mark.report("open-webui/computer#87")
 async def test_a_row_keeps_every_key_it_came_with(home: Home, tmp_path: Path) -> None:
     """Keys that no protocol version knows are kept to the letter, at any depth."""
     row = tool(
@@ -174,6 +186,7 @@ async def test_a_row_keeps_every_key_it_came_with(home: Home, tmp_path: Path) ->
         assert row_of(roster, "keys__plain") == row
 
 
+@pytest.mark.report("IBM/mcp-context-forge#1910")
 async def test_a_changed_list_is_read_again(home: Home, tmp_path: Path) -> None:
     """After `list_changed` new tools are on file and missing ones are gone, without a new connection."""
     server = Scripted(tmp_path, "moving", rows=[tool("stays"), tool("goes")])
@@ -260,6 +273,7 @@ async def test_an_unset_variable_stops_its_own_server_alone(home: Home, tmp_path
     assert broken.pids() == []
 
 
+@pytest.mark.report("JoakimCarlsson/ai#185", "wong2/mcp-cli#7", "cline/cline#12865")
 async def test_a_server_knows_its_own_variables_and_little_else_of_ours(home: Home, tmp_path: Path) -> None:
     """References are resolved in env, args and cwd at the start; keys of our own environment stay with us."""
     server = Scripted(tmp_path, "child", rows=[])
@@ -283,6 +297,7 @@ async def test_a_server_knows_its_own_variables_and_little_else_of_ours(home: Ho
 # ------------------------------------------------------------------------------------- connections lost
 
 
+@pytest.mark.report("punkpeye/mcp-proxy#14", "metatool-ai/metamcp#294")
 async def test_a_server_that_dies_while_idle_is_started_again(home: Home, tmp_path: Path) -> None:
     """A kill between calls is noticed by itself, and the next call meets a living server."""
     server = Scripted(tmp_path, "mortal", rows=[tool("work")])
@@ -294,6 +309,7 @@ async def test_a_server_that_dies_while_idle_is_started_again(home: Home, tmp_pa
     assert answer.report.cause is Cause.ANSWERED
 
 
+@pytest.mark.report("IBM/mcp-context-forge#4499", "IBM/mcp-context-forge#4785")
 async def test_a_server_that_dies_during_a_call_is_back_for_the_next(home: Home, tmp_path: Path) -> None:
     """The call in flight is reported lost and is never sent twice; the next one works."""
     server = Scripted(tmp_path, "frail", rows=[tool("fatal"), tool("work")], tools={"fatal": {"do": "exit"}})
@@ -307,6 +323,7 @@ async def test_a_server_that_dies_during_a_call_is_back_for_the_next(home: Home,
     assert [params["name"] for params in server.calls()] == ["fatal", "work"]
 
 
+@pytest.mark.report("NousResearch/hermes-agent#38488")
 async def test_a_call_ends_the_wait_for_the_next_try(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,6 +343,13 @@ async def test_a_call_ends_the_wait_for_the_next_try(
     assert answer.report.cause is Cause.ANSWERED
 
 
+@pytest.mark.report(
+    "modelcontextprotocol/python-sdk#79",
+    "modelcontextprotocol/python-sdk#360",
+    "modelcontextprotocol/python-sdk#496",
+    "HKUDS/nanobot#4211",
+    "FoundationAgents/OpenManus#1100",
+)
 async def test_no_process_is_left_when_running_ends(home: Home, tmp_path: Path) -> None:
     """Servers that are idle, busy, still starting or deaf to the end of their input: all are gone afterwards."""
     servers = [
@@ -391,6 +415,7 @@ async def test_arguments_arrive_to_the_letter(home: Home, tmp_path: Path) -> Non
     assert server.calls()[0] == {"name": "t", "arguments": arguments}
 
 
+@pytest.mark.report("lynnswap/XcodeMCPKit#210")
 async def test_cancelling_a_call_cancels_it_at_the_server(home: Home, tmp_path: Path) -> None:
     """The server is told which request is no longer wanted."""
     server = Scripted(tmp_path, "patient", rows=[tool("waits")], tools={"waits": {"do": "hang"}})
@@ -402,6 +427,7 @@ async def test_cancelling_a_call_cancels_it_at_the_server(home: Home, tmp_path: 
     assert [event["tool"] for event in server.events("cancelled")] == ["waits"]
 
 
+@pytest.mark.report("PrefectHQ/fastmcp#1051", "kirodotdev/KiroCrew#2228", "medmcp/medmcp#62")
 async def test_fifty_calls_at_once_each_get_their_own_answer(home: Home, tmp_path: Path) -> None:
     """Calls share one connection without waiting for each other, and answers in reverse order are not crossed."""
     server = Scripted(tmp_path, "crowd", rows=[tool("work")], tools={"work": {"do": "batch", "size": 50}})
@@ -422,6 +448,12 @@ async def test_fifty_calls_at_once_each_get_their_own_answer(home: Home, tmp_pat
 # ------------------------------------------------------------------------------------------------- secrets
 
 
+@pytest.mark.report(
+    "smart-mcp-proxy/mcpproxy-go#712",
+    "smart-mcp-proxy/mcpproxy-go#1181",
+    "chattermate/chattermate.chat#272",
+    "punkpeye/mcp-remote#268",
+)
 async def test_secrets_of_the_config_are_nowhere_to_be_read(
     home: Home, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -557,6 +589,7 @@ async def test_a_call_that_is_refused_by_http_says_with_what(
     assert (answered.cause, answered.status, answered.retry_after_s) == (Cause.ANSWERED, None, None)
 
 
+@pytest.mark.report("sparfenyuk/mcp-proxy#75", "sparfenyuk/mcp-proxy#149", "metatool-ai/metamcp#166")
 async def test_a_session_the_server_has_forgotten_is_opened_anew(home: Home) -> None:
     """A server that no longer knows the session did not read the call, so the same call is answered by a new one."""
     guard = Guard(_remote_server().streamable_http_app())
@@ -589,6 +622,7 @@ async def test_an_address_where_nobody_listens_is_unreachable(home: Home, named:
         assert "address cannot be reached" in web.reason
 
 
+@pytest.mark.report("punkpeye/mcp-proxy#14", "metatool-ai/metamcp#294")
 async def test_a_remote_server_that_goes_away_is_found_again(home: Home) -> None:
     """A call meets the server that came back at the same address, whatever was noticed in between."""
     port = _free_port()

@@ -174,6 +174,7 @@ def test_no_official_tool_loses_structure() -> None:
     assert lost == []
 
 
+@pytest.mark.report("github/copilot-cli#1876", "open-webui/computer#87")
 def test_local_references_are_followed() -> None:
     """A `$ref` into the same schema is put in its place, wherever it stands, escapes included."""
     schema = {

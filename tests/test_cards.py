@@ -48,6 +48,7 @@ _JSON = st.recursive(
 @example([("a", ""), ("", "a__")], ID_LIMIT)
 @example([("s", "x" * 80), ("s", "x" * 81)], LISTED_LIMIT)
 @example([("\ud800", "a"), ("\ud801", "a")], ID_LIMIT)
+@pytest.mark.report("peakflo/20x#533")
 def test_no_two_names_share_a_public_id(pairs: list[tuple[str, str]], limit: int) -> None:
     """Whatever servers and tools are called, ids differ, are short enough and hold `[A-Za-z0-9_-]` only."""
     ids = [public_id(server, name, limit) for server, name in pairs]
@@ -90,6 +91,7 @@ def test_an_id_never_changes_between_versions(server: str, name: str, expected: 
     assert public_id(server, name) == expected
 
 
+@pytest.mark.report("metatool-ai/metamcp#249", "ChromeDevTools/chrome-devtools-mcp#1169")
 def test_a_listed_name_leaves_room_for_a_clients_prefix() -> None:
     """`mcp__roster__` and the listed name together stay within the limit; a short name is the id itself."""
     card = card_from_tool("server", tool("n" * 60))
@@ -221,6 +223,7 @@ def test_a_title_is_taken_from_the_annotations_when_the_row_has_none() -> None:
     assert card_from_tool("s", tool("x", title="New", annotations={"title": "Old"})).title == "New"
 
 
+@pytest.mark.report("tavily-ai/tavily-mcp#141")
 def test_the_encoder_reads_server_and_name_as_words_before_the_description() -> None:
     """ "server words, name words: description"; the title stands in for a missing description."""
     assert dense_text(card_from_tool("myCalendar", tool("addEvent", "Add it."))) == "my calendar, add event: Add it."
@@ -229,6 +232,7 @@ def test_the_encoder_reads_server_and_name_as_words_before_the_description() -> 
     assert len(dense_text(card_from_tool("s", tool("x", "y" * 10**6)))) == len("s, x: ") + cards.TEXT_LIMIT
 
 
+@pytest.mark.report("tavily-ai/tavily-mcp#141")
 def test_the_full_text_index_is_given_each_field_apart() -> None:
     """Name (with title, and whole when of several words), description, parameter names and server, with stems."""
     schema = {"type": "object", "properties": {"eventIds": {"description": "not searched"}}}

@@ -119,6 +119,7 @@ def test_cards_of_servers_that_are_not_configured_are_left_out(catalogue: Catalo
     assert catalogue.named(["add"]) == set()
 
 
+@pytest.mark.report("mezmo/aura#186", "mezmo/aura#713")
 def test_listings_keep_each_servers_own_order(catalogue: Catalogue, sight: Any) -> None:
     """By server, then as the backend lists them now, whenever each was first seen."""
     sight(READ, server="files")
@@ -195,6 +196,7 @@ def test_attaching_an_encoder_embeds_nothing(
     assert [[e.card.name for e in entries] for entries in catalogue.unembedded().values()] == [["list"], ["add", "ADD"]]
 
 
+@pytest.mark.report("anthropics/claude-code#14978", "anthropics/claude-code#89306")
 def test_vectors_follow_the_cards(
     catalogue: Catalogue, encoder: WordEncoder, registry: Registry, home: Home, sight: Any, embed: Any
 ) -> None:
@@ -224,6 +226,7 @@ def test_vectors_follow_the_cards(
     assert len(encoder.embedded) == 3
 
 
+@pytest.mark.report("stacklok/toolhive#5847")
 def test_nothing_is_embedded_twice_across_a_restart(
     catalogue: Catalogue, encoder: WordEncoder, home: Home, connect: Any, sight: Any, embed: Any
 ) -> None:

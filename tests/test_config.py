@@ -151,6 +151,7 @@ def test_numbers_and_flags_in_an_environment_become_text() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.report("PrefectHQ/fastmcp#604")
 def test_timeouts_have_defaults_and_can_be_set() -> None:
     """30 s to start, 300 s for a call, by server."""
     config = read({"command": "x", "call_timeout_s": 5})
@@ -341,6 +342,7 @@ ENVIRON = {"A": "1", "EMPTY": "", "B_2": "two"}
         ("^x$", "^x$"),
     ],
 )
+@pytest.mark.report("langchain-ai/langchain-mcp-adapters#437", "sparfenyuk/mcp-proxy#193")
 def test_references_are_replaced_as_a_shell_would(text: str, expected: str) -> None:
     """`${VAR}`, `${env:VAR}`, `${VAR:-default}` and `$VAR`; what is no reference stays as written."""
     assert expand(text, ENVIRON) == expected
@@ -382,6 +384,7 @@ def test_a_server_says_which_variable_it_lacks(field: str) -> None:
     assert spec.missing({**ENVIRON, "NONE": "1"}) is None
 
 
+@pytest.mark.report("cline/cline#12865")
 def test_a_child_is_given_what_it_needs_and_no_key() -> None:
     """The allow-list (proxy, certificates, locale, caches) and its own `env`; nothing else of ours."""
     spec = ServerSpec(transport=Transport.STDIO, command="x", env={"TOKEN": "${SECRET}", "LANG": "C"})

@@ -75,6 +75,12 @@ def ids(made: Draft) -> list[str]:
 # ------------------------------------------------------------------------------------------- ranking
 
 
+@pytest.mark.report(
+    "samanhappy/mcphub#748",
+    "finchtoys/finch-releases#23",
+    "anthropics/claude-code#14978",
+    "anthropics/claude-code#89306",
+)
 def test_a_need_in_a_cards_own_words_drafts_that_card_first(filled: Catalogue) -> None:
     """Five cards by default, best first, out of a ranking of all of them."""
     made = draft(filled, "add an event to the calendar")
@@ -86,6 +92,7 @@ def test_a_need_in_a_cards_own_words_drafts_that_card_first(filled: Catalogue) -
     assert made.need == "add an event to the calendar"
 
 
+@pytest.mark.report("docker/mcp-gateway#420")
 def test_a_drafts_numbers_are_those_of_every_stage(
     catalogue: Catalogue, writer: Writer, home: Home, cards: Any
 ) -> None:
@@ -239,6 +246,7 @@ def test_what_looks_like_an_identifier_may_name_a_card(need: str, names: set[str
         assert names_in(f"{need} {words}") == names
 
 
+@pytest.mark.report("mcp-use/mcp-use#138")
 def test_a_need_the_encoder_cannot_read_is_drafted_by_words(filled: Catalogue, encoder: WordEncoder) -> None:
     """Its vector says nothing then, so the card that shares characters wins over the nearest one."""
     encoder.unknown = 0.5

@@ -48,6 +48,8 @@ def test_the_table_is_the_contract() -> None:
         (Cause.UNREACHABLE, None, {}, "unavailable r"),
         (Cause.MALFORMED, None, {}, "error rp"),
         (Cause.REJECTED, None, {}, "invalid_input "),
+        (Cause.LIMITED, None, {}, "limit r"),
+        (Cause.LIMITED, None, READS, "limit r"),
         (Cause.RPC_ERROR, -32602, {}, "invalid_input "),
         (Cause.RPC_ERROR, -32603, {}, "tool_failed p"),
         (Cause.RPC_ERROR, -32000, {}, "tool_failed p"),
@@ -61,7 +63,8 @@ def test_a_failure_is_narrowed_by_what_is_known(
 ) -> None:
     """Never sent is never partial; a read that ran out of time did nothing; a write that was lost may have happened.
 
-    A hint counts only when it is `true`: it comes from a stranger.
+    Our own limit on calls at a time passes by itself, unlike those on size, so there the same call may pass. A hint
+    counts only when it is `true`: it comes from a stranger.
     """
     failure = failure_of(CallReport(cause, 1.0, code=code), annotations)
 
@@ -143,12 +146,15 @@ def test_a_success_is_no_failure() -> None:
 
 
 @given(
-    st.sampled_from([cause for cause in Cause if cause is not Cause.ANSWERED]),
+    st.sampled_from([cause for cause in Cause if cause not in (Cause.ANSWERED, Cause.LIMITED)]),
     st.none() | st.integers(-32800, 600),
     st.dictionaries(st.sampled_from(["readOnlyHint", "idempotentHint", "destructiveHint"]), st.none() | st.booleans()),
 )
 def test_evidence_only_narrows(cause: Cause, code: int | None, annotations: dict[str, Any]) -> None:
-    """Whatever a backend says, a flag is never set that the table does not set, and only `partial` is ever cleared."""
+    """Whatever a backend says, a flag is never set that the table does not set, and only `partial` is ever cleared.
+
+    `LIMITED` is nothing that a backend says.
+    """
     report = CallReport(cause, 1.0, code=code)
     failure = failure_of(report, annotations)
 

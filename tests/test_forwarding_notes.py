@@ -114,6 +114,7 @@ async def test_a_request_of_the_newer_era_says_itself_which_logs_it_wants(home: 
     assert all(LEVEL_KEY not in (call.get("_meta") or {}) for call in box.calls())
 
 
+@pytest.mark.report("lynnswap/XcodeMCPKit#210")
 async def test_a_cancelled_request_is_cancelled_at_the_backend_and_frees_it(home: Home, tmp_path: Path) -> None:
     """The next call is served at once."""
     tools = {"hang": {"do": "hang"}}

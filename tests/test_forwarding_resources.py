@@ -281,6 +281,7 @@ async def test_changed_lists_are_announced_once_for_many_changes(home: Home, tmp
     assert len(client.heard(changed)) == 1
 
 
+@pytest.mark.report("envoyproxy/ai-gateway#1619")
 async def test_a_server_that_comes_late_is_announced(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

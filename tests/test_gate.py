@@ -28,7 +28,7 @@ from web_client import (
     served,
 )
 
-from roster import app, web
+from roster import app, gate, web
 from roster.config import Home, Mode
 from roster.gate import Rules
 from roster.tokens import Tokens
@@ -169,6 +169,50 @@ async def test_without_a_token_that_is_known_nobody_comes_in(opened: Open, calen
     assert [response.headers["www-authenticate"] for response in refused] == ["Bearer"] * 6
     assert (let_in.status_code, after.status_code) == (200, 401)
     assert secret not in "".join(response.text for response in (*refused, let_in, after))
+
+
+@pytest.mark.anyio
+async def test_what_is_open_for_a_removed_token_is_ended(
+    opened: Open, calendar: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream of news, and a call that is not answered yet; those of other tokens go on."""
+    monkeypatch.setattr(gate, "LOOK_AGAIN_S", 0.05)
+    calendar.says(tools={"add_event": {"do": "hang"}})
+    roster = opened(calendar)
+    tokens = Tokens(roster.writer.db)
+    secrets = {name: tokens.add(name, 1.0) for name in ("ann", "bob")}
+    ended: list[str] = []
+
+    async def stay(url: str, http: httpx2.AsyncClient, who: str) -> None:
+        session = Session(http, url, {"Authorization": f"Bearer {secrets[who]}"})
+        await session.open()
+        async with http.stream("GET", url, headers=session.headers) as response:
+            staying.append(who)
+            await response.aread()
+        ended.append(f"stream of {who}")
+
+    async def call(url: str, http: httpx2.AsyncClient, who: str) -> None:
+        session = Session(http, url, {"Authorization": f"Bearer {secrets[who]}"})
+        await session.open()
+        params = {"name": "call", "arguments": {"tool": "calendar__add_event"}}
+        await session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params})
+        ended.append(f"call of {who}")
+
+    staying: list[str] = []
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with (
+            served(roster, token=True) as (_, url),
+            httpx2.AsyncClient(timeout=DEADLINE_S) as http,
+            anyio.create_task_group() as group,
+        ):
+            for who in secrets:
+                group.start_soon(stay, url, http, who)
+            group.start_soon(call, url, http, "ann")
+            await until(lambda: len(staying) == 2 and calendar.calls())
+            tokens.remove("ann")
+            await until(lambda: len(ended) == 2)
+            assert sorted(ended) == ["call of ann", "stream of ann"]
+            group.cancel_scope.cancel()
 
 
 @pytest.mark.anyio

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 from fakes import python
+from packaging.requirements import Requirement
+from packaging.version import Version
 
 import roster
 
@@ -229,3 +231,14 @@ def test_the_version_is_the_packages() -> None:
     project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 
     assert roster.__version__ == project["version"]
+
+
+@pytest.mark.report("DataRecce/recce#1504")
+def test_the_sdk_is_allowed_one_minor_version() -> None:
+    """What Roster builds on is provisional in 2.x: the next minor is tried before it is allowed."""
+    project = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
+    (allowed,) = [Requirement(one).specifier for one in project["dependencies"] if Requirement(one).name == "mcp"]
+
+    least = Version(next(one.version for one in allowed if one.operator == ">="))
+    assert allowed.contains(Version(f"{least.major}.{least.minor}.99"))
+    assert not allowed.contains(Version(f"{least.major}.{least.minor + 1}.0"))

@@ -139,6 +139,7 @@ def test_equal_scores_come_in_order_of_card_number(db: sqlite3.Connection) -> No
         ("?!", []),
     ],
 )
+@pytest.mark.report("bagofwords1/bagofwords#361")
 def test_a_need_finds_the_cards_it_shares_words_with(
     db: sqlite3.Connection, registry: Registry, clock: Clock, need: str, names: list[str]
 ) -> None:

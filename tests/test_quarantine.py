@@ -77,6 +77,7 @@ FIELDS = {
 }
 
 
+@pytest.mark.report("smart-mcp-proxy/mcpproxy-go#328")
 def test_a_change_of_any_part_of_a_contract_is_caught_at_the_next_listing(run: Run, cal: Scripted) -> None:
     """Each in turn, through a real server; and what is the same contract written otherwise is not."""
     run("reindex")
@@ -291,6 +292,7 @@ def test_a_clock_set_forward_lets_nothing_in(run: Run, home: Home, cal: Scripted
 
 
 @pytest.mark.anyio
+@pytest.mark.report("smart-mcp-proxy/mcpproxy-go#328")
 async def test_a_quarantined_card_is_not_called_when_the_user_says_so(home: Home, cal: Scripted) -> None:
     """Five mode: refused before anything is sent, for a person to mend, with both commands; cleared, it is called."""
     async with (

@@ -44,6 +44,7 @@ def size(catalogue: Catalogue) -> int:
     return len(catalogue.dense) if catalogue.dense is not None else -1
 
 
+@pytest.mark.report("samanhappy/mcphub#748", "finchtoys/finch-releases#23")
 def test_every_text_is_embedded_stored_and_indexed(
     ready: Catalogue, encoder: WordEncoder, writer: Writer, home: Home
 ) -> None:

@@ -120,6 +120,7 @@ def test_a_second_signal_ends_the_wait(home: Home, calendar: Scripted) -> None:
     assert [pid for pid in calendar.pids() if alive(pid)] == []
 
 
+@pytest.mark.report("punkpeye/mcp-remote#268")
 def test_a_token_is_in_no_log_error_status_or_database(home: Home, run: Run, calendar: Scripted) -> None:
     """Said once on stderr when it is made, and never again: not by a process that says all it can, not to a client, not
     in any file. Nor is anything of a query."""

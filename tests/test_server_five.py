@@ -96,6 +96,7 @@ async def test_the_list_is_draft_and_call_before_and_after_the_backends_arrive(
     assert not capabilities.tools.list_changed
 
 
+@pytest.mark.report("stacklok/toolhive#4357")
 async def test_the_client_is_told_which_servers_are_behind_it(home: Home, calendar: Scripted, era: str) -> None:
     """Instructions and the description of `draft` name the servers that are on, so that a model knows when to ask."""
     entries = {"calendar": calendar.entry(), "asleep": {"command": "x", "disabled": True}}
@@ -235,6 +236,7 @@ RESULTS: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.report("IBM/mcp-context-forge#4042", "smart-mcp-proxy/mcpproxy-go#368", "NousResearch/hermes-agent#64061")
 async def test_a_result_is_handed_on_to_the_letter(home: Home, tmp_path: Path, era: str) -> None:
     """Every kind of block, known or not, structured content, `_meta` and unknown keys; a success gets nothing added."""
     results = {name: {**result, "isError": False} for name, result in RESULTS.items()}
@@ -441,6 +443,7 @@ async def test_an_outage_is_counted_once_through_the_protocol(home: Home, tmp_pa
     assert counted == [(1,), (0,), (0,)]
 
 
+@pytest.mark.report("Kuadrant/mcp-gateway#463")
 async def test_a_call_to_a_server_that_is_gone_was_never_sent(home: Home, tmp_path: Path) -> None:
     """A tool known from last time whose server does not start now: unavailable, and nothing can have happened."""
     server = Scripted(tmp_path, "box", rows=[tool("t")])
@@ -454,6 +457,7 @@ async def test_a_call_to_a_server_that_is_gone_was_never_sent(home: Home, tmp_pa
     assert failure["class"] == "hard_fail:transport"
 
 
+@pytest.mark.report("docker/mcp-gateway#316", "docker/mcp-gateway#368")
 async def test_any_known_id_can_be_called_and_what_was_drafted_is_noted(
     home: Home, calendar: Scripted, era: str
 ) -> None:
@@ -519,6 +523,7 @@ async def test_progress_reaches_who_asked_for_it_and_nobody_else(home: Home, tmp
     assert tokens == {"quiet": False, "asking": True}
 
 
+@pytest.mark.report("sparfenyuk/mcp-proxy#189")
 async def test_request_meta_is_passed_on_without_what_belongs_to_the_connection(
     home: Home, calendar: Scripted, era: str
 ) -> None:
@@ -531,6 +536,7 @@ async def test_request_meta_is_passed_on_without_what_belongs_to_the_connection(
     assert seen["_meta"] == {"org.example/trace": {"id": "7", "none": None}, "plain": 1}
 
 
+@pytest.mark.report("PrefectHQ/fastmcp#4124")
 async def test_cancelling_a_call_cancels_it_at_the_backend(home: Home, tmp_path: Path, era: str) -> None:
     """A client that gives up frees the backend as well."""
     server = Scripted(tmp_path, "box", rows=[tool("t")], tools={"t": {"do": "hang"}})
@@ -543,6 +549,7 @@ async def test_cancelling_a_call_cancels_it_at_the_backend(home: Home, tmp_path:
         await until(lambda: [event["tool"] for event in server.events("cancelled")] == ["t"])
 
 
+@pytest.mark.report("kirodotdev/KiroCrew#2228", "medmcp/medmcp#62")
 async def test_two_hundred_drafts_and_calls_at_once_are_each_answered_rightly(
     home: Home, tmp_path: Path, era: str
 ) -> None:

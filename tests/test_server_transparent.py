@@ -64,6 +64,7 @@ async def test_every_row_is_listed_as_it_came_but_for_its_name(home: Home, tmp_p
     assert list(listed[1]) == ["name", *STRANGE]
 
 
+@pytest.mark.report("IBM/mcp-context-forge#4042", "IBM/mcp-context-forge#5493")
 async def test_results_and_error_results_have_nothing_added(home: Home, tmp_path: Path, era: str) -> None:
     """`isError` or not: the backend's own blocks and keys, and no word of ours."""
     results = {
@@ -84,6 +85,7 @@ async def test_results_and_error_results_have_nothing_added(home: Home, tmp_path
             assert got == result
 
 
+@pytest.mark.report("DataRecce/recce#1504")
 async def test_a_protocol_error_of_a_backend_arrives_as_one(home: Home, tmp_path: Path, era: str) -> None:
     """Code, message and data as the backend sent them."""
     error = {"code": -32050, "message": "grün", "data": {"why": [None, 1]}}
@@ -118,6 +120,7 @@ async def test_an_unknown_tool_is_a_protocol_error(home: Home, tmp_path: Path, e
             assert caught.value.code == -32602
 
 
+@pytest.mark.report("docker/mcp-gateway#316", "docker/mcp-gateway#368")
 async def test_a_tool_may_be_called_before_anything_was_listed(home: Home, tmp_path: Path, era: str) -> None:
     """On the very first start too: the call waits for its server's first listing, as it would for the server."""
     server = Scripted(tmp_path, "box", rows=[tool("t")])
@@ -126,6 +129,7 @@ async def test_a_tool_may_be_called_before_anything_was_listed(home: Home, tmp_p
         assert not (await client.call_tool("box__t", {})).is_error
 
 
+@pytest.mark.report("docker/mcp-gateway#11", "MervinPraison/PraisonAI#2711")
 async def test_equal_tool_names_of_two_servers_are_both_callable(home: Home, tmp_path: Path, era: str) -> None:
     """Also those that would read the same once joined: `a` with `b__c`, and `a__b` with `c`."""
     servers = [
@@ -145,6 +149,7 @@ async def test_equal_tool_names_of_two_servers_are_both_callable(home: Home, tmp
     assert called == [("a", "same"), ("a", "b__c"), ("a__b", "same"), ("a__b", "c")]
 
 
+@pytest.mark.report("sparfenyuk/mcp-proxy#45", "google-gemini/gemini-cli", "peakflo/20x#533")
 async def test_long_and_foreign_names_fit_every_client_and_still_lead_home(
     home: Home, tmp_path: Path, era: str
 ) -> None:
@@ -175,6 +180,7 @@ async def test_a_changed_definition_is_listed_and_called_as_it_is_now(home: Home
     assert not reply.is_error
 
 
+@pytest.mark.report("PrefectHQ/fastmcp#4161", "envoyproxy/ai-gateway#1619")
 async def test_a_legacy_client_is_notified_of_a_changed_list(home: Home, tmp_path: Path) -> None:
     """One that asked for the list before hears of it, and then sees the new one."""
     server = Scripted(tmp_path, "box", rows=[tool("old")])
@@ -193,6 +199,7 @@ async def test_a_legacy_client_is_notified_of_a_changed_list(home: Home, tmp_pat
         assert [one.name for one in (await client.list_tools()).tools] == ["box__old", "box__new"]
 
 
+@pytest.mark.report("PrefectHQ/fastmcp#4161")
 async def test_a_listening_client_is_told_of_a_changed_list(home: Home, tmp_path: Path) -> None:
     """In the newer era a client subscribes; the event comes on its stream."""
     server = Scripted(tmp_path, "box", rows=[tool("old")])
@@ -206,6 +213,7 @@ async def test_a_listening_client_is_told_of_a_changed_list(home: Home, tmp_path
         assert [one.name for one in (await client.list_tools()).tools] == ["box__new"]
 
 
+@pytest.mark.report("metatool-ai/metamcp#140", "metatool-ai/metamcp#350")
 async def test_a_hung_server_does_not_keep_the_list_waiting_for_long(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

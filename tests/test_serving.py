@@ -148,6 +148,9 @@ def stored_vectors(home: Home) -> list[tuple[Any, ...]]:
 # --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.report(
+    "anomalyco/opencode#48743", "anomalyco/opencode#13672", "can1357/oh-my-pi#2100", "stacklok/mecatl#1695"
+)
 def test_servers_that_hang_or_are_missing_delay_nothing_and_secrets_stay_inside(
     home: Home, tmp_path: Path, calendar: Scripted, serve: Callable[..., Serving]
 ) -> None:
@@ -243,6 +246,7 @@ def test_a_killed_process_leaves_a_home_that_goes_on_where_it_was(
     assert (figures["embedded"], figures["added"], figures["cards"]) == (0, 0, 2)
 
 
+@pytest.mark.report("Kuadrant/mcp-gateway#463")
 def test_a_restart_drafts_from_what_is_on_file_while_its_servers_hang(
     calendar: Scripted, serve: Callable[..., Serving]
 ) -> None:
@@ -280,6 +284,7 @@ def test_two_processes_share_one_home(home: Home, calendar: Scripted, serve: Cal
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="reads /proc")
+@pytest.mark.report("mcp-use/mcp-use#138")
 def test_serving_loads_the_small_runtime_and_never_torch(
     home: Home, calendar: Scripted, serve: Callable[..., Serving]
 ) -> None:

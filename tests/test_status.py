@@ -35,6 +35,7 @@ def write(home: Home, servers: dict[str, Any]) -> None:
     home.config.write_text(json.dumps({"standard_skills": False, "mcpServers": servers}, indent=1), encoding="utf-8")
 
 
+@pytest.mark.report("docker/mcp-gateway#420")
 def test_a_check_connects_to_every_server(home: Home, calendar: Scripted, run: Run) -> None:
     """What they list is put on file; a server that does not answer makes the command fail, and is explained."""
     assert run("status", "--check", "--json").json()["servers"]["calendar"]["check"]["ok"]
@@ -68,6 +69,7 @@ def test_without_a_check_nothing_is_started(home: Home, calendar: Scripted, run:
     assert "check" not in seen["servers"]["calendar"]
 
 
+@pytest.mark.report("CherryHQ/cherry-studio#18648", "prokube/pk-opencode-webui#457")
 def test_no_secret_is_in_what_a_check_says(home: Home, tmp_path: Path, run: Run) -> None:
     """Not from an environment, an argument, a header or an address, whatever the server does."""
     broken = Scripted(tmp_path, "broken", start="exit")

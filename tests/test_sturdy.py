@@ -27,7 +27,7 @@ from test_serving import Serving, stored_vectors
 from roster import app, cli, statuspage
 from roster.app import Roster, open_roster
 from roster.backends import State, backend, pool
-from roster.backends.transports import STDERR_LIMIT_BYTES, cut_logs, log_file
+from roster.backends.transports import STDERR_LIMIT_BYTES, ErrorKind, cut_logs, log_file
 from roster.backends.wire import usable_row
 from roster.briefs import brief, trimmed_input
 from roster.cards import card_from_tool
@@ -261,6 +261,37 @@ async def test_a_changed_list_that_cannot_be_read_ends_neither_call_nor_connecti
     assert len(server.pids()) == 1
 
 
+@pytest.mark.report("NousResearch/hermes-agent#38488", "IBM/mcp-context-forge#159")
+async def test_a_server_is_tried_without_end_and_taken_once_it_is_mended(home: Home, tmp_path: Path) -> None:
+    """However often it has failed before. Its state is what the last attempt has shown."""
+    server = Scripted(tmp_path, "broken", rows=[tool("works")], start="exit")
+
+    async with running(home, {"broken": server.entry()}) as roster:
+        broken = roster.pool["broken"]
+        await until(lambda: len(server.pids()) >= 10)
+        await until(lambda: (broken.state, broken.error) == (State.FAILED, ErrorKind.EXITED))
+        server.says(start=None)
+        await until(lambda: broken.state is State.READY)
+        assert (broken.error, broken.reason) == (None, "")
+        assert (await broken.call("works", {})).report.cause is Cause.ANSWERED
+
+
+@pytest.mark.report("metatool-ai/metamcp#324", "PrefectHQ/fastmcp#3466", "PrefectHQ/fastmcp#1583")
+async def test_however_often_it_is_called_and_listed_a_server_is_opened_once(home: Home, tmp_path: Path) -> None:
+    """One process and one handshake: neither a call nor a changed list is a reason to connect anew."""
+    server = Scripted(tmp_path, "box", rows=[tool("one")])
+
+    async with running(home, {"box": server.entry()}) as roster:
+        box = roster.pool["box"]
+        for n in range(2, 5):
+            for _ in range(5):
+                assert (await box.call("one", {})).report.cause is Cause.ANSWERED
+            server.says(rows=[tool(f"tool_{m}") for m in range(n)])
+            await until(lambda n=n: len(roster.sightings["box"]) >= n)
+        assert len(server.calls()) == 15
+    assert len(server.pids()) == len(server.events("handshake")) == 1
+
+
 async def test_a_server_that_lists_and_dies_is_not_started_over_and_over(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,6 +310,7 @@ async def test_a_server_that_lists_and_dies_is_not_started_over_and_over(
     assert 2 <= len(server.pids()) <= 4
 
 
+@pytest.mark.report("Yeachan-Heo/gajae-code#5702", "metatool-ai/metamcp#350")
 async def test_hung_servers_do_not_keep_a_good_one_from_starting(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -741,6 +773,7 @@ async def test_a_result_whose_meta_is_no_object_is_handed_on(home: Home, tmp_pat
     assert got["_meta"] == meta
 
 
+@pytest.mark.report("bagofwords1/bagofwords#361")
 async def test_a_need_that_nothing_fits_is_told_so(home: Home, calendar: Scripted, encoder: WordEncoder) -> None:
     """Rated starters or none, and what to do; a need that is met, or an unmeasured model, gets its starters."""
     usages, counts = [], []

@@ -300,6 +300,7 @@ async def test_progress_that_nobody_reads_does_not_pile_up(
 
 
 @pytest.mark.anyio
+@pytest.mark.report("agentic-community/mcp-gateway-registry#1460")
 async def test_a_changed_list_reaches_every_client(opened: Open, calendar: Scripted) -> None:
     """Two sessions of the older era and one subscription of the newer one."""
     heard = [anyio.Event() for _ in range(3)]
@@ -448,4 +449,5 @@ async def test_streams_that_would_never_end_are_ended_properly(opened: Open, cal
                 await until(calendar.calls)
                 site.gate.end()
     assert sorted(ended) == ["stream", "subscription"]
-    assert (responses[0].status_code, responses[0].json()["error"]["message"]) == (503, "Roster is stopping")
+    assert responses[0].status_code == 503
+    assert "Roster is stopping" in responses[0].json()["error"]["message"]

@@ -161,6 +161,30 @@ async def test_a_message_whose_sender_was_cancelled_still_arrives_whole(pipe: tu
     reader.close()
 
 
+async def test_what_nobody_reads_does_not_pile_up(pipe: tuple[int, int]) -> None:
+    """Whoever gives up waiting for a reader that does not read takes its message along, once enough of them wait."""
+    os.set_blocking(pipe[1], False)
+    writer = LineWriter(pipe[1])
+    for n in range(100):
+        with anyio.move_on_after(0):
+            await writer.send(note(n, text="x" * 100_000))
+    reader = LineReader(pipe[0])
+    got: list[int] = []
+
+    async def take() -> None:
+        async for item in reader:
+            got.append(number(item))
+            if got[-1] == 100:
+                return
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(writer.send, note(100))
+        group.start_soon(take)
+    assert got == [*range(len(got) - 1), 100]
+    assert AHEAD_BYTES / 100_000 <= len(got) < 30
+    reader.close()
+
+
 async def test_a_reader_that_has_gone_is_an_error_to_whoever_sends(pipe: tuple[int, int]) -> None:
     """Also to those who were waiting for it to read."""
     os.set_blocking(pipe[1], False)

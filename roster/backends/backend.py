@@ -12,6 +12,7 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,11 @@ from roster.backends.transports import (
     open_transport,
     remedy,
 )
+from roster.backends.turns import MOST, Turns
 from roster.backends.wire import Listing, Rows, list_rows, list_tools
 from roster.config import ServerSpec, Transport
 from roster.errors import VariableError
-from roster.outcomes import Cause
+from roster.outcomes import CallReport, Cause
 
 __all__ = ["Answer", "Backend", "State"]
 
@@ -95,6 +97,7 @@ class Backend:
         self._on_listing, self._on_state = on_listing, on_state
         self._environ = os.environ if environ is None else environ
         self._switchboard = switchboard or Switchboard()
+        self._turns = Turns(spec.max_concurrency)
         self._link: Link | None = None
         self._stop = anyio.Event()
         self._relist = False
@@ -321,9 +324,13 @@ class Backend:
     ) -> Answer:
         """Send one request and take its raw result, connecting first if need be. Never raises for what a backend does.
 
-        Cancelling this cancels it at the backend. limit_s: how long it may stay silent; by default, as configured.
+        Cancelling this cancels it at the backend. limit_s: how long it may stay silent; by default, as configured. A
+        call may have to wait for its turn for as long again (`turns`).
         """
         limit_s = limit_s or self.spec.call_timeout_s
+        turns = self._turns
+        if turns.present >= MOST:
+            return Answer(CallReport(Cause.LIMITED, 0.0))
 
         async def send(link: Link) -> dict[str, Any]:
             """The raw result; a backend that wants to know something first, as newer ones do, is told by a client."""
@@ -339,7 +346,16 @@ class Backend:
                 sent = {**params, **told}
             raise MCPError(types.INTERNAL_ERROR, f"{self.name} asked for input {MAX_ROUNDS} times and gave no answer")
 
-        return await exchange(self._usable, send, remote=self.spec.transport is not Transport.STDIO)
+        turns.present += 1
+        remote = self.spec.transport is not Transport.STDIO
+        try:
+            if turns.limited and method == "tools/call":
+                attempts = self._attempts
+                work = partial(exchange, self._usable, send, remote=remote)
+                return await turns.in_turn(work, limit_s, lambda: self._attempts > attempts and not self._live())
+            return await exchange(self._usable, send, remote=remote)
+        finally:
+            turns.present -= 1
 
     async def rows(self, method: str, key: str) -> Rows | None:
         """Every page of a list method; None when there is no connection, or it could not be had."""

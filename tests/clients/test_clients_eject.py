@@ -38,6 +38,7 @@ def synced(clients: Clients, client: str, layout: str = "") -> tuple[Path, bytes
 
 
 @pytest.mark.parametrize("client", IDS)
+@pytest.mark.report("mcp-router/mcp-router#61", "laravel/boost#107")
 def test_what_was_changed_elsewhere_in_the_file_is_kept(clients: Clients, client: str) -> None:
     """The servers come back, and the client's own change stays."""
     path, before = synced(clients, client)

@@ -31,6 +31,7 @@ def servers_in(client: str, data: bytes) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("client", "layout"), named_layouts())
+@pytest.mark.report("microsoft/vscode#281583")
 def test_sync_then_eject_gives_the_same_bytes(clients: Clients, client: str, layout: str) -> None:
     """In every layout: the routed servers are replaced by one entry for Roster, and come back to the byte."""
     before = dict(layouts(client_of(client)))[layout]
@@ -63,6 +64,7 @@ def test_a_second_sync_changes_nothing(clients: Clients, client: str) -> None:
 
 
 @pytest.mark.parametrize("client", IDS)
+@pytest.mark.report("CherryHQ/cherry-studio#18648", "prokube/pk-opencode-webui#457")
 def test_a_dry_run_writes_nothing_and_shows_no_secret(clients: Clients, client: str) -> None:
     """The plan and its diff name what would go and come; values are hidden wherever they stand."""
     before = plain_layout(client_of(client))
@@ -80,6 +82,7 @@ def test_a_dry_run_writes_nothing_and_shows_no_secret(clients: Clients, client: 
     assert sorted(clients.home.folder.rglob("*")) == made
 
 
+@pytest.mark.report("microsoft/vscode#281583")
 def test_openclaws_json5_is_edited_in_its_own_place(clients: Clients) -> None:
     """`mcp.servers`, unquoted keys, single quotes, comments; no key is made that its strict schema does not know."""
     before = (
@@ -99,6 +102,13 @@ def test_openclaws_json5_is_edited_in_its_own_place(clients: Clients) -> None:
     assert path.read_text("utf-8") == before
 
 
+@pytest.mark.report(
+    "mcp-router/mcp-router#61",
+    "smithery-ai/sdk#23",
+    "smithery-ai/mcp-obsidian#8",
+    "cline/cline#2698",
+    "laravel/boost#107",
+)
 def test_only_whole_lines_of_the_servers_change(clients: Clients) -> None:
     """Every line outside of the servers' own is in the file afterwards, comments first of all."""
     before = dict(layouts(client_of("cursor")))["comments"].decode()
