@@ -6,9 +6,10 @@ Each feature is looked at straight over stdio, HTTP or SSE, and then through a `
 and five mode, with a client of the older protocol era (2025-11-25) and of the newer one (2026-07-28). What comes back
 is compared as canonical JSON (RFC 8785), after names have been put back to the server's own.
 
-The servers: one of odd things that is part of this project; and, where `--everything` (or EVERYTHING_SERVER) names the
-`dist/index.js` of npm's @modelcontextprotocol/server-everything, that one over each transport. `--clients` names a JSON
-file of real clients that are to be tried as well; see `faithful/clients.py`.
+The servers: one of odd things, and one of the newer era alone over HTTP, which are part of this project; and, where
+`--everything` (or EVERYTHING_SERVER) names the `dist/index.js` of npm's @modelcontextprotocol/server-everything, that
+one over each transport. `--clients` names a JSON file of real clients that are to be tried as well; see
+`faithful/clients.py`.
 """
 
 from __future__ import annotations
@@ -26,19 +27,29 @@ from typing import Any
 
 import anyio
 import rfc8785
-from faithful import clients, everything, odd, report
-from faithful.wire import Side, connected, free_port, listening, roster, straight
+from faithful import clients, everything, newer, odd, report
+from faithful.wire import Side, connected, free_port, listening, roster, roster_http, straight
 
-ODD_SERVER = Path(__file__).resolve().parent / "faithful" / "odd_server.py"
+PARTS = Path(__file__).resolve().parent / "faithful"
 FEATURE_LIMIT_S = 90.0
 FAILED = '"failed: '
-COLUMNS = {
-    "transparent, 2025-11-25": {"mode": "transparent", "newer": False},
-    "transparent, 2026-07-28": {"mode": "transparent", "newer": True},
-    "five, 2025-11-25": {"mode": "five", "newer": False},
-    "five, 2026-07-28": {"mode": "five", "newer": True},
-}
 Feature = Callable[[Side], Awaitable[Any]]
+
+
+@dataclass(frozen=True)
+class Column:
+    """A way through Roster. http: the client is connected over HTTP, and not by a pipe."""
+
+    mode: str
+    newer: bool
+    http: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.mode}, {'2026-07-28' if self.newer else '2025-11-25'}{', HTTP' if self.http else ''}"
+
+
+COLUMNS = tuple(Column(mode, newer) for mode in ("transparent", "five") for newer in (False, True))
+OVER_HTTP = tuple(Column(mode, newer=True, http=True) for mode in ("transparent", "five"))
 
 
 @dataclass(frozen=True)
@@ -67,28 +78,53 @@ async def look(side: Side, feature: Feature) -> list[Seen]:
 
 
 async def compared(
-    scratch: Path, server: str, entry: Mapping[str, Any], features: tuple[Feature, ...]
+    scratch: Path,
+    server: str,
+    entry: Mapping[str, Any],
+    features: tuple[Feature, ...],
+    columns: tuple[Column, ...] = COLUMNS,
+    *,
+    newer: bool = False,
 ) -> list[dict[str, Any]]:
-    """A row for each thing looked at: its name, and for each column "full", "by design" or how it differs."""
-    async with connected(straight(entry)) as side:
+    """A row for each thing looked at: its name, and for each column "full", "by design" or how it differs.
+
+    newer: the era of the client that is connected straight.
+    """
+    async with connected(straight(entry), newer=newer) as side:
         base = {seen.row: seen for feature in features for seen in await look(side, feature)}
     rows: list[dict[str, Any]] = [{"row": row, "straight": seen.shown, "columns": {}} for row, seen in base.items()]
-    for number, (column, how) in enumerate(COLUMNS.items()):
-        mode, newer = str(how["mode"]), bool(how["newer"])
+    features_of = {seen: feature for feature in features for seen in base if _belongs(seen, feature)}
+    for number, column in enumerate(columns):
         home = scratch / f"home-{number}"
         await _warmed(home, server, entry)
-        async with connected(
-            roster(home, server, entry, mode), server=server, five=mode == "five", newer=newer
-        ) as side:
-            for feature in features:
-                if side.five and report.not_in_five(feature.__name__):
-                    continue
-                for seen in await look(side, feature):
-                    _note(rows, column, base.get(seen.row), seen)
+        with _served(column, home, server, entry) as transport:
+            five = column.mode == "five"
+            async with connected(transport, server=server, five=five, newer=column.newer) as side:
+                for feature in features:
+                    if side.five and report.not_in_five(feature.__name__):
+                        continue
+                    for seen in await look(side, feature):
+                        _note(rows, str(column), base.get(seen.row), seen)
         for row in rows:
-            row["columns"].setdefault(column, {"is": "by design", "why": report.FIVE})
+            left_out = {"is": "by design", "why": report.not_in_five(features_of[row["row"]].__name__)}
+            row["columns"].setdefault(str(column), left_out)
         _progress(f"  {column}")
     return rows
+
+
+def _belongs(row: str, feature: Feature) -> bool:
+    before, braces, after = (feature.__doc__ or feature.__name__).strip().partition("{}")
+    return row.startswith(before) and row.endswith(after) if braces else row == before
+
+
+@contextlib.contextmanager
+def _served(column: Column, home: Path, server: str, entry: Mapping[str, Any]) -> Iterator[Any]:
+    """The transport to a Roster of its own."""
+    if column.http:
+        with roster_http(home, server, entry, column.mode) as url:
+            yield straight({"url": url})
+    else:
+        yield roster(home, server, entry, column.mode)
 
 
 def _note(rows: list[dict[str, Any]], column: str, base: Seen | None, seen: Seen) -> None:
@@ -136,9 +172,16 @@ async def measure(scratch: Path, index: Path | None, transports: list[str]) -> d
     rows: list[dict[str, Any]] = []
     for kind, features in odd.KINDS.items():
         _progress(f"odd: {kind}")
-        entry = {"command": sys.executable, "args": [str(ODD_SERVER), kind]}
+        entry = {"command": sys.executable, "args": [str(PARTS / "odd_server.py"), kind]}
         rows += await compared(scratch / f"odd-{kind}", "odd", entry, features)
     tables["A server of odd things, over stdio"] = rows
+    _progress("newer")
+    port = free_port()
+    with listening([sys.executable, str(PARTS / "newer_server.py")], port):
+        entry = {"type": "http", "url": f"http://127.0.0.1:{port}/mcp"}
+        ways = (*COLUMNS, *OVER_HTTP)
+        rows = await compared(scratch / "newer", "newer", entry, newer.FEATURES, ways, newer=True)
+    tables["A server of 2026-07-28 alone, over HTTP"] = rows
     if index is not None:
         with everything_servers(index) as servers:
             for transport in transports:

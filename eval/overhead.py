@@ -13,12 +13,14 @@ All in one run, in turn within each round, so that the ratios mean something on 
 - `tools/list` of 2,000 tools, five mode's with as many, the first draft of a warm home in processor seconds, what 1,000
   calls leave in memory, and the processor's share while nothing is asked.
 
-`--fastmcp`: a Python that has fastmcp; its proxy is measured beside them. Reads /proc, so Linux only.
+fastmcp's proxy is measured beside them where the extra `bench` is installed, or where `--fastmcp` names another Python
+that has it. Reads /proc, so Linux only.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import statistics
@@ -299,7 +301,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--calls", type=int, default=200)
     parser.add_argument("--official", type=Path, metavar="DIR")
-    parser.add_argument("--fastmcp", metavar="PYTHON")
+    here = sys.executable if importlib.util.find_spec("fastmcp") else None
+    parser.add_argument("--fastmcp", metavar="PYTHON", default=here)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--as-nothing", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--as-proxy", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)

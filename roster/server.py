@@ -120,6 +120,8 @@ class RosterServer:
         self.server = server or new_server(roster.config, mode, self._lifespan)
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         self._calling = self._call_transparent if transparent else self._call_five
+        # Five mode announces no tasks; a client that makes one of a call all the same is answered at once.
+        self._own_keys = _CALL_KEYS if transparent else _CALL_KEYS | {"task"}
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self.forwarder = Forwarder(roster.pool, self._bus, lists=transparent)
         Handlers(self.forwarder, mode).register(self.server)
@@ -408,7 +410,7 @@ class RosterServer:
                     find=partial(self._draftable, connection),
                     memory=connection.calls,
                     meta=voice.meta,
-                    more={key: value for key, value in voice.params().items() if key not in _CALL_KEYS},
+                    more={key: value for key, value in voice.params().items() if key not in self._own_keys},
                     on_progress=voice.on_progress,
                 )
             finally:

@@ -12,8 +12,9 @@ The script's keys:
   next one. `list_error`: a JSON-RPC error instead; with `list_error_page` only from that page on.
 - `version`: what `initialize` says it is, "1" by default.
 - `start`: "hang" (never answers `initialize`), "exit" (ends at once, with words on stderr), "refuse" (a JSON-RPC error
-  for `initialize`), or "deaf" (works, but ignores the end of its stdin). `start_when`: answers nothing before this file
-  is there. `exit_unless`: ends at once while this file is not there. `exit_listed`: ends as soon as it has listed.
+  for `initialize`), "flood" (works, but writes what is no message without end), or "deaf" (works, but ignores the end
+  of its stdin). `start_when`: answers nothing before this file is there. `exit_unless`: ends at once while this file
+  is not there. `exit_listed`: ends as soon as it has listed.
 - `tools`: by name, what a call does. `do`: "echo" (the default), "result" (`result` as it is), "error" (a JSON-RPC
   `error` as it is), "hang" (never answers), "exit" (the process ends), "junk" (writes what is no message, then echoes),
   "progress" (`steps` of them, `every_s` apart, then echoes), "batch" (holds calls back until `size` of them are there,
@@ -37,6 +38,7 @@ The script is read again at every request. A change of it is announced with the 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -222,6 +224,8 @@ class Server:
             print(f"cannot start: {os.environ.get(SECRET_ENVIRONMENT, 'no reason')}", file=sys.stderr)
             raise SystemExit(3)
         threading.Thread(target=self._announce_changes, daemon=True).start()
+        if self.script.get("start") == "flood":
+            threading.Thread(target=self._flood, daemon=True).start()
         if gate := self.script.get("start_when"):
             _wait_for(gate)
         for line in sys.stdin:
@@ -233,6 +237,11 @@ class Server:
         self.note("end")
         if self.script.get("start") == "deaf":
             threading.Event().wait()
+
+    def _flood(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                self._write("\n".join(["2026-01-01 00:00:00 DEBUG heartbeat, nothing to report here"] * 100))
 
     def _announce_changes(self) -> None:
         last = self._path.stat().st_ino

@@ -25,7 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Mount, Route
 
 from roster.app import Roster
-from roster.backends import ErrorKind, State, backend
+from roster.backends import ErrorKind, State, backend, transports
 from roster.config import Home
 from roster.outcomes import Cause
 
@@ -445,6 +445,34 @@ async def test_fifty_calls_at_once_each_get_their_own_answer(home: Home, tmp_pat
     assert len(server.pids()) == 1
 
 
+async def test_a_server_that_floods_its_stdout_costs_itself_alone(
+    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is made to wait, over and over, while a healthy one beside it is not; both answer."""
+    rests: list[float] = []
+
+    class Watched(transports.PacedStream):
+        def __init__(self, inner: Any) -> None:
+            super().__init__(inner, sleep=self._watched)
+
+        async def _watched(self, seconds: float) -> None:
+            rests.append(seconds)
+            await anyio.sleep(seconds)
+
+    monkeypatch.setattr(transports, "PacedStream", Watched)
+    flood = Scripted(tmp_path, "flood", rows=[tool("work")], start="flood")
+    healthy = Scripted(tmp_path, "healthy", rows=[tool("work")])
+
+    async with running(home, {"healthy": healthy.entry()}) as roster:
+        for n in range(20):
+            await roster.pool["healthy"].call("work", {"n": n})
+        assert set(rests) <= {0}
+    async with running(home, {"flood": flood.entry(), "healthy": healthy.entry()}) as roster:
+        for name in ("healthy", "flood"):
+            assert text(await roster.pool[name].call("work", {"n": 1}))["arguments"] == {"n": 1}
+    assert len([seconds for seconds in rests if seconds > 0]) > 20
+
+
 # ------------------------------------------------------------------------------------------------- secrets
 
 
@@ -506,14 +534,20 @@ class Guard:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.headers: list[dict[str, str]] = []
+        self.ended: list[str | None] = []
         self.status: int | None = None
         self.with_headers: dict[str, str] = {}
         self.forgotten: set[str] = set()
+        self.deaf_to_the_end = False
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "http":
             seen = {key.decode(): value.decode() for key, value in scope["headers"]}
             self.headers.append(seen)
+            if scope["method"] == "DELETE":
+                self.ended.append(seen.get("mcp-session-id"))
+                if self.deaf_to_the_end:
+                    await anyio.sleep_forever()
             status = 404 if seen.get("mcp-session-id") in self.forgotten else self.status
             if status:
                 await Response(status_code=status, headers=self.with_headers)(scope, receive, send)
@@ -601,6 +635,38 @@ async def test_a_session_the_server_has_forgotten_is_opened_anew(home: Home) -> 
         guard.forgotten = guard.sessions()
         assert text(await roster.pool["web"].call("echo", {"a": 1}))["arguments"] == {"a": 1}
     assert len(guard.sessions()) == 2
+
+
+@pytest.mark.parametrize("times", [0, 5])
+async def test_every_session_is_ended_that_the_server_still_knows(home: Home, times: int) -> None:
+    """One for each connection, however often it had to be opened anew; nothing is left to the server's memory."""
+    guard = Guard(_remote_server().streamable_http_app())
+
+    async with listening(guard) as address:
+        async with running(home, {"web": {"url": f"{address}/mcp", "headers": {"X-Key": "sesame"}}}) as roster:
+            for _ in range(times):
+                guard.forgotten |= guard.sessions()
+                assert (await roster.pool["web"].call("echo", {})).report.cause is Cause.ANSWERED
+        assert len(guard.sessions()) == times + 1
+        assert set(guard.ended) == guard.sessions() - guard.forgotten
+        assert len(guard.ended) == 1
+    assert {seen.get("x-key") for seen in guard.headers} == {"sesame"}
+
+
+async def test_a_server_that_does_not_end_its_session_is_not_waited_for(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not beyond a moment: whoever ends Roster does not wait for others."""
+    monkeypatch.setattr(transports, "GOODBYE_S", 0.1)
+    guard = Guard(_remote_server().streamable_http_app())
+    guard.deaf_to_the_end = True
+
+    async with listening(guard) as address:
+        async with running(home, {"web": {"url": f"{address}/mcp"}}) as roster:
+            assert roster.pool["web"].state is State.READY
+            begun = anyio.current_time()
+        assert anyio.current_time() - begun < 5
+        assert len(guard.ended) == 1
 
 
 @pytest.mark.parametrize("status", [401, 500])

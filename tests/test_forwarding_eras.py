@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import anyio
@@ -17,7 +18,8 @@ from mcp.shared.exceptions import MCPError
 from scripted_backend import MODERN_KEYS, Scripted, raw, running, until
 
 from roster.config import Home, Mode
-from roster.forwarding import bridge
+from roster.forwarding import Client as Connected
+from roster.forwarding import Voice, bridge
 from roster.server import RosterServer
 
 pytestmark = pytest.mark.anyio
@@ -102,6 +104,31 @@ async def test_what_is_reported_while_the_client_is_away_to_answer_reaches_it(ho
     assert heard == [0, 1, 2, 0, 1, 2]
 
 
+async def test_what_is_said_while_a_client_that_is_back_catches_up_keeps_its_place() -> None:
+    """What waited for it goes out first, however slowly it reads."""
+    heard: list[float] = []
+    reads = anyio.Event()
+
+    async def report(progress: float, *_: Any) -> None:
+        await reads.wait()
+        heard.append(progress)
+
+    ctx: Any = SimpleNamespace(session=SimpleNamespace(report_progress=report), params={"_meta": {"progressToken": 1}})
+    voice = Voice(Connected(), ctx)
+    voice.leave()
+    for step in range(3):
+        await voice.on_progress(step, None, None)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(voice.back, ctx)
+        await anyio.wait_all_tasks_blocked()
+        group.start_soon(voice.on_progress, 3, None, None)
+        await anyio.wait_all_tasks_blocked()
+        reads.set()
+    await voice.on_progress(4, None, None)
+    assert heard == [0, 1, 2, 3, 4]
+
+
 async def test_a_newer_client_that_declares_nothing_is_not_asked(home: Home, tmp_path: Path) -> None:
     """The backend hears why, and its own answer to that is the result."""
     box = older(tmp_path)
@@ -160,6 +187,30 @@ async def test_a_newer_backend_asks_an_older_client(home: Home, tmp_path: Path) 
     said = json.loads(result["content"][0]["text"])
     assert said["inputResponses"] == {"a": answers["elicitation/create"], "b": answers["roots/list"]}
     assert (said["requestState"], said["arguments"], len(box.calls())) == ("opaque ü", {"x": None}, 2)
+
+
+async def test_what_only_the_newer_era_says_of_a_result_is_kept_from_a_client_of_the_older(
+    home: Home, tmp_path: Path
+) -> None:
+    """Everything else of it arrives, and a client of the newer era gets it all."""
+    said = {
+        **MODERN_KEYS,
+        "content": [],
+        "later": None,
+        "_meta": {"a/b": None, types.SERVER_INFO_META_KEY: {"name": "x"}},
+    }
+    bare = {**MODERN_KEYS, "content": [], "_meta": {types.SERVER_INFO_META_KEY: {"name": "x"}}}
+    tools = {name: {"do": "result", "result": result} for name, result in (("t", said), ("bare", bare))}
+    box = Scripted(tmp_path, "box", modern=True, rows=[tool("t"), tool("bare")], tools=tools)
+
+    async with running(home, {"box": box.entry()}) as roster:
+        server = RosterServer(roster, Mode.TRANSPARENT)
+        async with connected(server) as client, newer_client(server) as other:
+            assert await client.request("tools/call", name="box__t") == {
+                "content": [], "later": None, "_meta": {"a/b": None}
+            }  # fmt: skip
+            assert await client.request("tools/call", name="box__bare") == {"content": []}
+            assert await raw(other, "tools/call", name="box__t", arguments={}) == said
 
 
 async def test_an_older_client_that_cannot_answer_is_told_so(home: Home, tmp_path: Path) -> None:

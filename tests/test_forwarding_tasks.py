@@ -11,7 +11,7 @@ from forwarding import connected
 from mcp import Client
 from mcp.client._memory import InMemoryTransport
 from mcp.shared.exceptions import MCPError
-from scripted_backend import Scripted, running
+from scripted_backend import Scripted, raw, running, until
 
 from roster.config import Home, Mode
 from roster.server import RosterServer
@@ -33,7 +33,9 @@ def server_with_task(folder: Path, name: str, id_: str) -> Scripted:
         "resources/read": {"result": {"contents": [{"uri": "made://1", "text": name}]}},
     }
     tools = {"start": {"do": "result", "result": {"task": row}}}
-    return Scripted(folder, name, capabilities=CAPABILITIES, rows=[tool("start")], tools=tools, answers=answers)
+    return Scripted(
+        folder, name, capabilities=CAPABILITIES, rows=[tool("start"), tool("plain")], tools=tools, answers=answers
+    )
 
 
 def asked(server: Scripted) -> list[tuple[str, Any]]:
@@ -77,6 +79,29 @@ async def test_a_task_belongs_to_the_client_that_started_it(home: Home, tmp_path
     assert bob.heard(status) == []
 
 
+async def test_the_progress_of_a_task_goes_on_after_its_call_was_answered(home: Home, tmp_path: Path) -> None:
+    """Under the token that the client gave with the call; and of a call that became no task, nothing comes late."""
+    one = server_with_task(tmp_path, "one", "t1")
+    progress = "notifications/progress"
+
+    async with (
+        running(home, {"one": one.entry()}) as roster,
+        connected(RosterServer(roster, Mode.TRANSPARENT)) as client,
+    ):
+        for name, token in (("plain", "over"), ("start", "mine")):
+            await client.request("tools/call", meta={"progressToken": token}, name=f"one__{name}", task={"ttl": 60})
+        sent = [call["_meta"]["progressToken"] for call in one.calls()]
+        told = [
+            {"progressToken": token, "progress": step, "total": 2, "message": "ü"} for step in (1, 2) for token in sent
+        ]
+        one.says(announce=[{"method": progress, "params": params} for params in told])
+        await until(lambda: len(client.heard(progress)) == 2)
+    assert len(set(sent)) == 2
+    assert client.heard(progress) == [
+        {"progressToken": "mine", "progress": step, "total": 2, "message": "ü"} for step in (1, 2)
+    ]
+
+
 async def test_tasks_are_of_the_older_era_alone(home: Home, tmp_path: Path) -> None:
     """A client of the newer one is not told of them."""
     one = server_with_task(tmp_path, "one", "t1")
@@ -86,3 +111,21 @@ async def test_tasks_are_of_the_older_era_alone(home: Home, tmp_path: Path) -> N
         Client(InMemoryTransport(RosterServer(roster, Mode.TRANSPARENT).server), mode="auto") as client,
     ):
         assert client.server_capabilities.tasks is None
+
+
+@pytest.mark.parametrize("mode", Mode)
+async def test_where_no_tasks_are_announced_a_call_is_never_one(home: Home, tmp_path: Path, mode: Mode) -> None:
+    """In five mode and in the newer era what a client says of a task is not passed on."""
+    one = server_with_task(tmp_path, "one", "t1")
+    name = {"name": "call", "arguments": {"tool": "one__plain"}} if mode is Mode.FIVE else {"name": "one__plain"}
+
+    async with running(home, {"one": one.entry()}) as roster:
+        server = RosterServer(roster, mode)
+        if mode is Mode.FIVE:
+            async with connected(server) as client:
+                await client.request("tools/call", **name, task={"ttl": 60})
+        else:
+            async with Client(InMemoryTransport(server.server), mode="auto") as newer:
+                await raw(newer, "tools/call", **name, task={"ttl": 60})
+    (call,) = one.calls()
+    assert "task" not in call

@@ -11,12 +11,25 @@ from faithful.wire import Side, timeless
 
 STATIC = "demo://resource/static/document/features.md"
 MADE = "demo://resource/dynamic/text/3"
+NAMES = (
+    "echo get-annotated-message get-env get-resource-links get-resource-reference get-structured-content get-sum "
+    "get-tiny-image gzip-file-as-resource toggle-simulated-logging toggle-subscriber-updates "
+    "trigger-long-running-operation simulate-research-query get-roots-list trigger-elicitation-request "
+    "trigger-sampling-request trigger-url-elicitation"
+).split()
 
 
 async def tools(side: Side) -> Any:
     """tools/list: every row, every key"""
     rows = (await side.request("tools/list"))["tools"]
     return [{**row, "name": side.own(row["name"], row["name"].removeprefix(f"{side.server}__"))} for row in rows]
+
+
+async def found(side: Side) -> Any:
+    """each tool is found: in the list, or by a draft of its name"""
+    rows = [] if side.five else [row["name"] for row in (await side.request("tools/list"))["tools"]]
+    known = {name: await side.drafted(name) if side.five else rows for name in NAMES}
+    return {name: side.public(name) in found for name, found in known.items()}
 
 
 async def text(side: Side) -> Any:
@@ -63,10 +76,10 @@ async def failing(side: Side) -> Any:
 
 
 async def progress(side: Side) -> Any:
-    """progress: the caller's own token"""
+    """progress: the caller's own token, and every report before the answer"""
     meta = {"progressToken": "mine"}
     result = await side.call("trigger-long-running-operation", {"duration": 0.4, "steps": 4}, meta=meta)
-    return [await side.hears("notifications/progress", 4), result]
+    return [side.heard("notifications/progress"), result]
 
 
 async def cancellation(side: Side) -> Any:
@@ -213,7 +226,7 @@ async def ping(side: Side) -> Any:
 
 
 FEATURES = (
-    announced, instructions, ping, tools, text, structured, image, annotated, embedded, links, failing, unknown_tool,
-    progress, cancellation, resources, templates, read, read_made, read_unknown, updates, prompts, prompt, completion,
-    logs, elicitation, elicitation_url, sampling, roots, tasks,
+    announced, instructions, ping, tools, found, text, structured, image, annotated, embedded, links, failing,
+    unknown_tool, progress, cancellation, resources, templates, read, read_made, read_unknown, updates, prompts, prompt,
+    completion, logs, elicitation, elicitation_url, sampling, roots, tasks,
 )  # fmt: skip

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import anyio
+
 from faithful import odd_server
 from faithful.wire import Side
 from roster.cards import listed_name, public_id
@@ -59,6 +61,24 @@ async def called(side: Side) -> dict[str, Any]:
     return {shown(name): await side.call(name, {"a": None}) for name in odd_server.NAMES}
 
 
+async def called_shapes(side: Side) -> dict[str, Any]:
+    """call of a tool of the shape {}"""
+    raw_names(side, list(odd_server.SHAPES))
+    return {name: await side.call(name, {"a": None}) for name in odd_server.SHAPES}
+
+
+async def drafted_names(side: Side) -> dict[str, Any]:
+    """found in the list, or by a draft: {}"""
+    wanted = odd_server.NAMES
+    if side.five:
+        table = raw_names(side, wanted)
+        found = {name: [table.get(id_, id_) for id_ in await side.drafted(name)] for name in wanted}
+    else:
+        rows = [row["name"] for row in await listed(side, wanted)]
+        found = dict.fromkeys(wanted, rows)
+    return {shown(name): name in found[name] for name in wanted}
+
+
 def shown(name: str) -> str:
     """A name as the table shows it."""
     return f"`{name}`" if len(name) < 40 else f"of {len(name)} characters"
@@ -69,6 +89,22 @@ async def pages(side: Side) -> Any:
     wanted = [f"tool_{page}" for page in range(odd_server.PAGES)]
     # Straight from the server, a client that follows its cursors meets the last page more than once.
     return list({row["name"]: row for row in await listed(side, wanted)}.values())
+
+
+async def called_pages(side: Side) -> Any:
+    """call of a tool of each page"""
+    wanted = [f"tool_{page}" for page in range(odd_server.PAGES)]
+    return [await side.call(name) for name in wanted]
+
+
+async def called_many(side: Side) -> Any:
+    """call of the first and the last of 5,000 tools"""
+    return [await side.call(f"tool_{number}") for number in (0, odd_server.MANY - 1)]
+
+
+async def called_huge(side: Side) -> Any:
+    """call of a tool with a description of 2 MB"""
+    return await side.call("huge")
 
 
 async def many(side: Side) -> Any:
@@ -142,6 +178,49 @@ async def changed(side: Side) -> Any:
     return [heard, "new" in [row["name"] for row in await listed(side, ["say", "change", "new"])]]
 
 
+async def came(side: Side) -> Any:
+    """call of a tool that was not there at the start"""
+    await side.call("change")
+    raw_names(side, ["new"])
+    result: dict[str, Any] = {"isError": True}
+    with anyio.move_on_after(10):
+        while "error" in result or result.get("isError"):
+            result = await side.call("new")
+    return result
+
+
+async def experimental(side: Side) -> Any:
+    """experimental capabilities announced"""
+    return side.greeting["capabilities"].get("experimental")
+
+
+async def own_request(side: Side) -> Any:
+    """a request of an experimental capability"""
+    return await side.attempt("org.example/ask", x=[None])
+
+
+async def own_notification(side: Side) -> Any:
+    """a notification of an experimental capability, from client to server"""
+    await side.dispatcher.notify("notifications/org.example/tell", {"x": [None]})
+    return await side.call("heard")
+
+
+async def own_instructions(side: Side) -> Any:
+    """the server's own instructions"""
+    return side.greeting.get("instructions")
+
+
+async def task_progress(side: Side) -> Any:
+    """tasks: progress and state after the call has been answered"""
+    raw_names(side, ["slow"])
+    side.told.clear()
+    result = await side.call("slow", meta={"progressToken": "mine"}, task={"ttl": 60_000})
+    if "task" not in result:
+        return result
+    told = [await side.hears(f"notifications/{kind}", count) for kind, count in (("progress", 2), ("tasks/status", 1))]
+    return [result, *told]
+
+
 async def metadata(side: Side) -> Any:
     """what a call carries: nulls, `_meta`, unknown keys"""
     raw_names(side, ["plain"])
@@ -152,11 +231,12 @@ async def metadata(side: Side) -> Any:
 
 
 KINDS: dict[str, tuple[Any, ...]] = {
-    "shapes": (shapes,),
-    "names": (names, called, metadata),
-    "pages": (pages,),
-    "many": (many,),
-    "huge": (huge,),
+    "shapes": (shapes, called_shapes),
+    "names": (names, drafted_names, called, metadata),
+    "pages": (pages, called_pages),
+    "many": (many, called_many),
+    "huge": (huge, called_huge),
     "results": (results, errors),
-    "rest": (resources, contents, prompts, said, changed),
+    "rest": (resources, contents, prompts, said, changed, came),
+    "own": (experimental, own_request, own_notification, own_instructions, task_progress),
 }

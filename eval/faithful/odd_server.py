@@ -1,6 +1,6 @@
 """A server of odd things, over stdio: what real servers send, and what the protocol does not forbid or barely does.
 
-    python eval/faithful/odd_server.py shapes|names|pages|many|huge|results|rest
+    python eval/faithful/odd_server.py shapes|names|pages|many|huge|results|rest|own
 
 Each kind is a server of its own, so that one that costs a client the whole list does not hide the others.
 """
@@ -51,6 +51,7 @@ LONG = "ü" * 1_000_000
 """Two bytes a character: 2 MB."""
 PAGES, MANY = 13, 5_000
 
+TASK = {"taskId": "t1", "createdAt": "2026-01-01T00:00:00Z", "lastUpdatedAt": "2026-01-01T00:00:00Z", "ttl": None}
 _TEXT = {"type": "text", "text": "x"}
 RESULTS: dict[str, dict[str, Any]] = {
     "unknown_block": {"content": [{"type": "hologram", "depth": [None, {"x": 1.5}]}]},
@@ -90,6 +91,9 @@ PROMPTS = [
     {"name": name, "arguments": [{"name": "a", "later": None}], "new": {"x": None}} for name in ("ask", "日本", "a b")
 ]
 LOG = {"level": "warning", "data": {"x": [None, "ü"]}, "logger": "own", "_meta": {"a": None}, "new": 1}
+OWN = {"org.example/odd": {"version": 2, "later": [None]}}
+"""An experimental capability, whose messages are `org.example/…`."""
+INSTRUCTIONS = "Say first, then change."
 VENDOR = {"method": "notifications/org.example/odd", "params": {"x": [None]}}
 
 
@@ -118,6 +122,8 @@ def rows(kind: str) -> list[list[dict[str, Any]]]:
             schema = {"outputSchema": {"type": "object", "properties": {"a": {}}, "required": ["a"]}}
             mismatch = {"structured_mismatch": schema}
             return [[tool(name, **mismatch.get(name, {})) for name in [*RESULTS, *ERRORS]]]
+        case "own":
+            return [[tool("heard"), tool("slow", execution={"taskSupport": "required"})]]
         case _:
             return [[tool("say"), tool("change")]]
 
@@ -125,6 +131,7 @@ def rows(kind: str) -> list[list[dict[str, Any]]]:
 def main(kind: str) -> None:
     """Serve one kind on stdin and stdout."""
     pages, changed = rows(kind), False
+    heard: list[str] = []
 
     def send(**message: Any) -> None:
         sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
@@ -139,11 +146,14 @@ def main(kind: str) -> None:
                 capabilities: dict[str, Any] = {"tools": {"listChanged": True}}
                 if kind == "rest":
                     capabilities |= {"resources": {}, "prompts": {}, "logging": {}}
+                if kind == "own":
+                    capabilities |= {"experimental": OWN, "tasks": {"requests": {"tools": {"call": {}}}}}
                 info = {"name": "odd", "version": "0"}
                 result = {
                     "protocolVersion": params["protocolVersion"],
                     "capabilities": capabilities,
                     "serverInfo": info,
+                    **({"instructions": INSTRUCTIONS} if kind == "own" else {}),
                 }
             case "tools/list":
                 page = int(params.get("cursor") or 0)
@@ -161,6 +171,20 @@ def main(kind: str) -> None:
                 send(method="notifications/tools/list_changed")
                 send(method="notifications/prompts/list_changed")
                 result = {"content": []}
+            case "tools/call" if name == "heard":
+                result = {"content": [{"type": "text", "text": json.dumps(heard)}]}
+            case "tools/call" if name == "slow" and "task" not in params:
+                error = {"code": -32601, "message": "slow can only be a task"}
+            case "tools/call" if name == "slow":
+                send(id=id_, result={"task": {**TASK, "status": "working"}})
+                id_, token = None, params["_meta"]["progressToken"]
+                for step in (1, 2):
+                    send(method="notifications/progress", params={"progressToken": token, "progress": step, "total": 2})
+                send(method="notifications/tasks/status", params={**TASK, "status": "completed"})
+            case "org.example/ask":
+                result = {"asked": params}
+            case "notifications/org.example/tell":
+                heard.append(method)
             case "tools/call" if name in RESULTS:
                 result = RESULTS[name]
             case "tools/call":

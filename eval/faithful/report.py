@@ -7,11 +7,31 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-FIVE = "In five mode a client sees `draft` and `call`, no lists."
-_NOT_IN_FIVE = frozenset(
-    "announced instructions tools resources templates prompts prompt completion tasks shapes names pages many huge "
-    "changed metadata updates".split()
+_LISTS = (
+    "In five mode the list of tools is `draft` and `call`. That each tool behind them is found and can be called has "
+    "rows of its own."
 )
+_NOT_LISTED = (
+    "In five mode the lists of resources are empty: clients show them to the model. What a result links to can be read "
+    "and followed."
+)
+_PROMPTS = "Five mode has no prompts, and completion is of prompts and of templates from a list."
+NOT_IN_FIVE = {
+    **dict.fromkeys("tools shapes names pages many huge".split(), _LISTS),
+    **dict.fromkeys(("resources", "templates"), _NOT_LISTED),
+    **dict.fromkeys(("prompts", "prompt", "completion"), _PROMPTS),
+    "announced": "Five mode announces what can be done through `draft` and `call`.",
+    "changed": "The lists of five mode never change. A tool that came later can be called; see the next row.",
+    **dict.fromkeys(
+        ("tasks", "task_progress"),
+        "A client tells from a tool's own row whether it can be a task. In five mode it sees `call`, which stands for "
+        "tools that can and tools that cannot; so tasks are not announced, and a call is never one.",
+    ),
+    **dict.fromkeys(
+        ("instructions", "own_instructions"),
+        "A client is told the instructions of one server, which is Roster: how to draft and to call.",
+    ),
+}
 # (row, column) patterns, the first that fits: what the difference is called, and why it is there.
 _EXPLAINED = (
     (
@@ -59,16 +79,50 @@ _EXPLAINED = (
         r"instructions$",
         "",
         "by design",
-        "A client is told the instructions of one server, which is Roster; they name the servers behind it.",
+        "The handshake is answered before any server is started, and of a server's own words only those of its tools "
+        "are kept. The instructions a client gets are Roster's, and name the servers behind it.",
     ),
     (r"^(tasks|capabilities)", "2026", "by design", "Tasks exist in 2025-11-25 alone."),
+    (
+        r"^experimental capabilities",
+        "",
+        "by design",
+        "What an experimental capability means is between one client and one server. Its messages do not say which of "
+        "several servers they are for, so it is not announced.",
+    ),
+    (
+        r"^a request of an experimental",
+        "",
+        "by design",
+        "It does not say which of several servers it is for. The answer is the protocol's: -32601, method not found.",
+    ),
+    (
+        r"^a notification of an experimental",
+        "",
+        "by design",
+        "It does not say which of several servers it is for, and the protocol has no answer to a notification. From "
+        "server to client they pass.",
+    ),
+    (
+        r"^a call that .* is refused$",
+        "HTTP$",
+        "by design",
+        "A client sends the headers that a listed tool asks for. In five mode that is `call`, which asks for none; "
+        "Roster makes the server's own from the arguments.",
+    ),
+    (
+        r"^a call that .* is refused$",
+        "",
+        "by design",
+        "Over a pipe a client has no headers; Roster makes the server's own from the arguments.",
+    ),
     (r"^ping$", "2026", "by design", "There is no ping in 2026-07-28."),
 )
 
 
-def not_in_five(feature: str) -> bool:
-    """Whether a feature is about lists, which five mode does not show."""
-    return feature in _NOT_IN_FIVE
+def not_in_five(feature: str) -> str:
+    """Why a feature is not looked at in five mode; empty for one that is."""
+    return NOT_IN_FIVE.get(feature, "")
 
 
 def explained(row: str, column: str) -> tuple[str, str]:

@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,7 @@ from mcp.client.sse import sse_client
 from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.exceptions import MCPError
+from mcp.shared.inbound import encode_header_value, mcp_param_headers, x_mcp_header_map
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
 OLDER, NEWER = "2025-11-25", "2026-07-28"
@@ -59,6 +60,7 @@ class Side:
     told: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     asked: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     _names: dict[str, str] = field(default_factory=dict)
+    _headers: dict[str, Any] = field(default_factory=dict)
 
     @property
     def through(self) -> bool:
@@ -78,11 +80,23 @@ class Side:
 
     # --------------------------------------------------------------------------------------------- messages
 
-    async def request(self, method: str, meta: Mapping[str, Any] | None = None, **params: Any) -> dict[str, Any]:
-        """The raw result; questions in it are answered. Raises MCPError."""
+    async def request(
+        self,
+        method: str,
+        meta: Mapping[str, Any] | None = None,
+        says: Mapping[str, str] | None = None,
+        **params: Any,
+    ) -> dict[str, Any]:
+        """The raw result; questions in it are answered. says: for the headers of arguments, instead of what is so.
+
+        Raises MCPError.
+        """
         with anyio.fail_after(LIMIT_S):
             while True:
-                result = dict(await self.dispatcher.send_raw_request(method, self._params(meta, params)))
+                sent = self._params(meta, params)
+                result = dict(await self.dispatcher.send_raw_request(method, sent, self._options(method, params, says)))
+                if method == "tools/list":
+                    self._headers |= {row["name"]: x_mcp_header_map(row.get("inputSchema")) for row in result["tools"]}
                 if result.get("resultType") != "input_required":
                     return _without_envelope(result) if self.newer else result
                 answers = {}
@@ -93,6 +107,20 @@ class Side:
     def _params(self, meta: Mapping[str, Any] | None, params: Mapping[str, Any]) -> dict[str, Any]:
         sent = {**(meta or {}), **(self.envelope() if self.newer else {})}
         return {**params, **({"_meta": sent} if sent else {})}
+
+    def _options(self, method: str, params: Mapping[str, Any], says: Mapping[str, str] | None) -> Any:
+        """In the newer era, what a request says in HTTP headers; over a pipe there are none."""
+        if not self.newer:
+            return None
+        headers = {"mcp-protocol-version": NEWER, "mcp-method": method}
+        name = params.get("uri" if method == "resources/read" else "name")
+        if isinstance(name, str):
+            headers["mcp-name"] = encode_header_value(name)
+            headers |= mcp_param_headers(self._headers.get(name, {}), params.get("arguments") or {})
+        if says is not None:
+            headers = {key: value for key, value in headers.items() if not key.startswith("Mcp-Param-")}
+            headers |= {f"Mcp-Param-{key}": value for key, value in says.items()}
+        return {"headers": headers}
 
     @staticmethod
     def envelope() -> dict[str, Any]:
@@ -110,6 +138,15 @@ class Side:
         if self.five:
             params = {"name": "call", "arguments": {"tool": self.public(name), "args": dict(arguments or {})}}
         return await self.attempt("tools/call", **params, **more)
+
+    async def drafted(self, need: str) -> list[str]:
+        """The ids that a draft shows, once there is something to draft from."""
+        with anyio.fail_after(LIMIT_S):
+            while True:
+                result = await self.attempt("tools/call", name="draft", arguments={"need": need, "k": 10})
+                if starters := (result.get("structuredContent") or {}).get("starters"):
+                    return [starter["id"] for starter in starters]
+                await anyio.sleep(0.1)
 
     async def attempt(self, method: str, **params: Any) -> dict[str, Any]:
         """A raw result, or the protocol error as {"error": ...}."""
@@ -142,7 +179,8 @@ class Side:
             return
         async with anyio.create_task_group() as group:
             params = self._params({}, {"notifications": notifications})
-            group.start_soon(self.dispatcher.send_raw_request, "subscriptions/listen", params)
+            options = self._options("subscriptions/listen", {}, None)
+            group.start_soon(self.dispatcher.send_raw_request, "subscriptions/listen", params, options)
             await self.hears("notifications/subscriptions/acknowledged")
             yield
             group.cancel_scope.cancel()
@@ -200,6 +238,17 @@ def roster(home: Path, server: str, entry: Mapping[str, Any], mode: str) -> Any:
     return stdio_client(parameters, errlog=_nowhere())
 
 
+@contextmanager
+def roster_http(home: Path, server: str, entry: Mapping[str, Any], mode: str) -> Iterator[str]:
+    """The URL of a `roster serve --http` of its own in front of one server."""
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "roster.json").write_text(json.dumps({"mcpServers": {server: dict(entry)}}), "utf-8")
+    port = free_port()
+    command = [sys.executable, "-m", "roster", "serve", f"--{mode}", "--http", f"127.0.0.1:{port}"]
+    with listening(command, port, ROSTER_HOME=str(home)):
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
 def _nowhere() -> Any:
     return open(os.devnull, "w")
 
@@ -212,11 +261,10 @@ def free_port() -> int:
 
 
 @contextmanager
-def listening(command: list[str], port: int) -> Iterator[None]:
+def listening(command: list[str], port: int, **environment: str) -> Iterator[None]:
     """A server process that listens on a port."""
-    child = subprocess.Popen(
-        command, env={**os.environ, "PORT": str(port)}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    environment = {**os.environ, "PORT": str(port), **environment}
+    child = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         for _ in range(500):
             with socket.socket() as one:
@@ -237,6 +285,3 @@ def timeless(value: Any) -> Any:
     """A value in which times of day and made-up ids are the same every time."""
     text = json.dumps(value, ensure_ascii=False, sort_keys=True)
     return json.loads(_TASK.sub("ID", _CLOCK.sub("TIME", text)))
-
-
-Look = Callable[[Side], Any]

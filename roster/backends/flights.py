@@ -20,6 +20,10 @@ class Requester(Protocol):
     def client(self) -> object:
         """The client connection it came over; the same object for all of its requests."""
 
+    @property
+    def modern(self) -> bool:
+        """Whether it came in the newer era, whose results say more of themselves."""
+
 
 requester: ContextVar[Requester | None] = ContextVar("roster_requester", default=None)
 """On whose behalf this task works.

@@ -15,11 +15,11 @@ from mcp.client.subscriptions import SubscriptionLost, listen
 from mcp.shared.dispatcher import CallOptions
 from mcp.shared.exceptions import MCPError
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
-from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from roster import __version__
-from roster.backends.flights import Flights
+from roster.backends.dispatcher import BackendDispatcher
+from roster.backends.flights import Flights, requester
 from roster.backends.tap import RawRequest, Tap, raw_result
 from roster.backends.transports import http_refusal
 from roster.mended import MendedStream
@@ -30,6 +30,7 @@ log = logging.getLogger(__name__)
 
 UNSUPPORTED_VERSION = -32022
 PING_S = 5.0
+ENVELOPE = frozenset({"resultType", "ttlMs", "cacheScope"})
 OFFERS = ("resources", "prompts", "completions", "logging", "tasks")
 
 OnAsk = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
@@ -66,6 +67,18 @@ def offers_of(capabilities: Mapping[str, Any]) -> tuple[str, ...]:
 def about_session(error: MCPError, status: int | None) -> bool:
     """Whether an error may say that the session is not known: by its HTTP status, or else by its words."""
     return status in (400, 404) or "session" in error.message.lower()
+
+
+def _without_envelope(result: dict[str, Any]) -> dict[str, Any]:
+    """A result without what the newer era says in each, for a client of the older one; a question stays one."""
+    if result.get("resultType", "complete") != "complete":
+        return result
+    out = {key: value for key, value in result.items() if key not in ENVELOPE}
+    if isinstance(meta := out.get("_meta"), dict) and types.SERVER_INFO_META_KEY in meta:
+        del out["_meta"]
+        if kept := {key: value for key, value in meta.items() if key != types.SERVER_INFO_META_KEY}:
+            out["_meta"] = kept
+    return out
 
 
 class Link:
@@ -159,9 +172,11 @@ class Link:
                 options["on_progress"] = on_progress
             return await self._tap.send_raw_request(method, params, options)
         request = RawRequest(method=method, params=params)
-        return await raw_result(
+        result = await raw_result(
             lambda: self.session.send_request(request, types.EmptyResult, progress_callback=on_progress)
         )
+        who = requester.get()
+        return _without_envelope(result) if who is not None and not who.modern else result
 
     async def forgotten(self) -> bool:
         """Whether a remote server does not know this session any more: what it says to a ping is about nothing else.
@@ -258,7 +273,7 @@ async def open_link(
     do, and the tools on file must not depend on which client happens to be there.
     """
     async with transport as (read, write):
-        tap = Tap(JSONRPCDispatcher(MendedStream(read), write), on_closed, on_ask, on_note)
+        tap = Tap(BackendDispatcher(MendedStream(read), write), on_closed, on_ask, on_note)
         session = ClientSession(
             dispatcher=tap,
             client_info=types.Implementation(name="roster", version=__version__),

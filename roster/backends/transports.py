@@ -15,13 +15,17 @@ from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+import anyio
+from anyio import to_thread
 from mcp.client.stdio import StdioServerParameters, get_default_environment, stdio_client
 from mcp.shared.exceptions import MCPError
 
 from roster.backends.child import child_streams
+from roster.backends.pace import PacedStream
 from roster.config import ServerSpec, Transport, child_environment, expand
 from roster.errors import ConfigError, VariableError
 
@@ -42,6 +46,8 @@ log = logging.getLogger(__name__)
 
 STDERR_LIMIT_BYTES = 1_000_000
 CONNECTION_CLOSED = -32000
+GOODBYE_S = 1.0
+"""So long a remote server may take to end a session."""
 MAX_EVENT_BYTES = 128 * 1024 * 1024
 """The largest answer that a remote server may give as an event; the SDK's own limit is what one photograph takes."""
 
@@ -143,8 +149,49 @@ async def _stdio(spec: ServerSpec, environ: Mapping[str, str], stderr: Path) -> 
             async with stdio_client(parameters, errlog=errlog) as streams:
                 yield streams
             return
-        async with child_streams([command, *args], get_default_environment() | env, where, errlog) as wires:
-            yield wires
+        streams = child_streams([command, *args], get_default_environment() | env, where, errlog)
+        async with streams as (read, write):
+            yield PacedStream(read), write
+
+
+@cache
+def _trusted() -> ssl.SSLContext:
+    """Whose certificates are believed, read once: it takes as long as thirty calls, and every new connection asks."""
+    import httpx2
+
+    return httpx2.create_ssl_context()
+
+
+class _Session:
+    """The session that a remote server has opened, as its answers say: to be ended, or it is kept for hours.
+
+    The SDK would do so as well, but not in a task that is cancelled, and for half a minute where nobody answers.
+    """
+
+    def __init__(self) -> None:
+        self._url: Any = None
+        self._headers: dict[str, str] = {}
+
+    async def note(self, response: Any) -> None:
+        """Read an answer: where the session was opened, and whether it is still known there."""
+        request, opened = response.request, response.headers.get("mcp-session-id")
+        sent = request.headers
+        if response.status_code == 404 and request.method == "POST" and "mcp-session-id" in sent:
+            self._url = None
+        elif opened is not None:
+            self._url, self._headers["mcp-session-id"] = request.url, opened
+        if (version := sent.get("mcp-protocol-version")) is not None:
+            self._headers["mcp-protocol-version"] = version
+
+    async def end(self, client: Any) -> None:
+        """Tell the server; one that does not answer is not waited for, and its answer is nobody's concern."""
+        if self._url is not None:
+            with anyio.move_on_after(GOODBYE_S, shield=True):
+                try:
+                    # Not after a redirect: credentials are for the server that opened it.
+                    await client.delete(self._url, headers=self._headers, follow_redirects=False)
+                except Exception as error:  # noqa: BLE001 - the end of the connection, whatever it meets
+                    log.debug("a session could not be ended: %s", type(error).__name__)
 
 
 @asynccontextmanager
@@ -163,13 +210,20 @@ async def _remote(spec: ServerSpec, environ: Mapping[str, str], transport: Trans
     from mcp.client.streamable_http import streamable_http_client
 
     timeout = httpx2.Timeout(30, read=max(300.0, spec.call_timeout_s))
-    async with (
-        httpx2.AsyncClient(
-            headers=headers, timeout=timeout, follow_redirects=True, event_hooks={"response": [_note_refusal]}
-        ) as client,
-        streamable_http_client(url, http_client=client, max_sse_event_size=MAX_EVENT_BYTES) as streams,
-    ):
-        yield streams[:2]
+    session = _Session()
+    hooks = {"response": [_note_refusal, session.note]}
+    trusted = await to_thread.run_sync(_trusted)
+    async with httpx2.AsyncClient(
+        headers=headers, timeout=timeout, follow_redirects=True, event_hooks=hooks, verify=trusted
+    ) as client:
+        opened = streamable_http_client(
+            url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_EVENT_BYTES
+        )
+        try:
+            async with opened as streams:
+                yield streams[:2]
+        finally:
+            await session.end(client)
 
 
 def first_leaf(error: BaseException) -> BaseException:

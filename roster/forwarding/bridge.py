@@ -132,13 +132,14 @@ class Bridge:
         params = voice.ctx.params or {}
         state = params.get("requestState")
         held = self._resumed(state, voice) if isinstance(state, str) and state.startswith(_STATE) else None
+        again = held is not None
         if held is None:
             held = voice.held = Held(voice)
             group.start_soon(held.carry_out, work)
-        else:
-            await held.voice.back(voice.ctx)
-            held.answer(params.get("inputResponses"))
         try:
+            if again:
+                await held.voice.back(voice.ctx)
+                held.answer(params.get("inputResponses"))
             result = await held.outcome()
         except anyio.get_cancelled_exc_class():
             held.scope.cancel()

@@ -117,12 +117,14 @@ class Questions(Protocol):
 class Voice:
     """One request of a client while it is handled: what is said with it reaches the client beside its answer.
 
-    ctx: of the newest message of this request. held: takes questions, where the client cannot be asked directly.
+    ctx: of the newest message of this request. held: takes questions, where the client cannot be asked directly. task:
+    it has been answered with a task, or is about to be, and its progress goes on after that.
     """
 
     client: Client
     ctx: ServerRequestContext[Any, Any]
     held: Questions | None = None
+    task: bool = False
     unsent: int = 0
     _kept: list[Callable[[], Awaitable[None]]] | None = None
 
@@ -161,24 +163,26 @@ class Voice:
         self._kept = []
 
     async def back(self, ctx: ServerRequestContext[Any, Any]) -> None:
-        """The client has come back with this request. What was said in the meantime is said now."""
+        """The client has come back with this request. What was said in the meantime is said now, and what comes while
+        that is being said, behind it."""
         self.ctx = ctx
-        kept, self._kept = self._kept or [], None
-        for say in kept:
-            await say()
+        while self._kept:
+            await self._kept.pop(0)()
+        self._kept = None
 
-    def _keeps(self, say: Callable[[], Awaitable[None]]) -> bool:
+    async def _say(self, say: Callable[[], Awaitable[None]]) -> None:
+        """Say it now, or in its turn once the client is back."""
         if self._kept is None:
-            return False
-        if len(self._kept) < UNSENT:
+            await say()
+        elif len(self._kept) < UNSENT:
             self._kept.append(say)
-        return True
 
     async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client a notification with this request."""
-        if self._keeps(partial(self.tell, method, params)):
-            return
         note = _Notification(method=method, params=dict(params) if params else None)
+        await self._say(partial(self._send, note))
+
+    async def _send(self, note: _Notification) -> None:
         await self.ctx.session.send_notification(note, related_request_id=self.ctx.request_id)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------------------ what of the request is passed on
@@ -203,12 +207,19 @@ class Voice:
         return self._progress if self._meta.get("progressToken") is not None else None
 
     async def _progress(self, progress: float, total: float | None, message: str | None) -> None:
-        if self._keeps(partial(self._progress, progress, total, message)):
-            return
+        await self._say(partial(self._report, progress, total, message))
+
+    async def _report(self, progress: float, total: float | None, message: str | None) -> None:
         if self.unsent < UNSENT:  # or a queue would grow for as long as the client does not read
             self.unsent += 1
             try:
-                await self.ctx.session.report_progress(progress, total, message)
+                if self.task:
+                    told = {"progressToken": self._meta.get("progressToken"), "progress": progress}
+                    more = {"total": total, "message": message}
+                    told |= {key: value for key, value in more.items() if value is not None}
+                    await self.client.tell("notifications/progress", told)
+                else:
+                    await self.ctx.session.report_progress(progress, total, message)
             finally:
                 self.unsent -= 1
 
@@ -216,6 +227,8 @@ class Voice:
         """The request's params as they came, with these keys changed and `_meta` as it may be passed on."""
         out = {**(self.ctx.params or {}), **changed}
         out.pop("_meta", None)
+        if self.modern:
+            out.pop("task", None)  # the newer era has no tasks, and ignores what it does not know
         return {**out, "_meta": meta} if (meta := self.meta) else out
 
 

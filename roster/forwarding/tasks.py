@@ -8,7 +8,7 @@ from typing import Any
 import mcp_types as types
 from mcp.shared.exceptions import MCPError
 
-from roster.backends import Backend
+from roster.backends import Backend, requester
 from roster.forwarding.clients import Client, Voice
 from roster.forwarding.refusals import result_of
 
@@ -30,6 +30,8 @@ class Tasks:
         task = result.get("task")
         if isinstance(task, Mapping) and isinstance(id_ := task.get("taskId"), str):
             client.tasks.shown(id_, server)
+            if isinstance(voice := requester.get(), Voice):
+                voice.task = True
 
     async def ask(self, voice: Voice) -> tuple[str, dict[str, Any]]:
         """Server and raw result of `tasks/get`, `tasks/result` or `tasks/cancel`. Raises MCPError."""
