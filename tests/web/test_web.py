@@ -6,14 +6,14 @@ import gc
 import json
 import socket
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from fakes import WordEncoder, tool
+from fakes import tool
 from mcp import Client
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types import Implementation, ToolListChangedNotification
@@ -29,40 +29,15 @@ from web_client import (
     ids,
     initialize,
     opened_by_hand,
-    opening,
     raw_request,
     served,
 )
 
-from roster import app
 from roster.app import Roster
-from roster.config import Home, Mode
+from roster.config import Mode
 from roster.server import Connection, RosterServer
 from roster.tokens import Tokens
 from roster.web import Visitors
-
-
-@pytest.fixture(params=["legacy", "auto"])
-def era(request: pytest.FixtureRequest) -> str:
-    """How a client opens its connection: with a handshake and a session, or with neither."""
-    return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def _words(monkeypatch: pytest.MonkeyPatch, encoder: WordEncoder) -> None:
-    monkeypatch.setattr(app, "open_encoder", lambda *_: encoder)
-
-
-@pytest.fixture
-def calendar(tmp_path: Path) -> Scripted:
-    return Scripted(tmp_path, "calendar", rows=CALENDAR)
-
-
-@pytest.fixture
-def opened(home: Home) -> Iterator[Open]:
-    """Open a Roster over these servers, not started yet, with these settings."""
-    with opening(home) as open_one:
-        yield open_one
 
 
 def outcomes(roster: Roster) -> list[tuple[Any, ...]]:

@@ -18,15 +18,10 @@ from mcp_types import CallToolResult
 from scripted_backend import Scripted, alive, plainly, until
 from test_canaries import files_of, leaks
 from test_serving import DEADLINE_S, Serving, _until
-from web_client import CALENDAR, HEADERS, NEED, client_at, initialize
+from web_client import HEADERS, NEED, client_at, initialize
 
 from roster import serve, web
 from roster.config import Home
-
-
-@pytest.fixture
-def calendar(tmp_path: Path) -> Scripted:
-    return Scripted(tmp_path, "calendar", rows=CALENDAR)
 
 
 def _where(serving: Serving) -> str:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
-from fakes import WordEncoder, tool
+from fakes import tool
 from mcp.shared.exceptions import MCPError
 from scripted_backend import DEADLINE_S, Scripted, plainly, until
 from web_client import (
@@ -23,38 +23,14 @@ from web_client import (
     ids,
     initialize,
     opened_by_hand,
-    opening,
     raw_request,
     served,
 )
 
-from roster import app, gate, web
-from roster.config import Home, Mode
+from roster import gate, web
+from roster.config import Mode
 from roster.gate import Rules
 from roster.tokens import Tokens
-
-
-@pytest.fixture(params=["legacy", "auto"])
-def era(request: pytest.FixtureRequest) -> str:
-    """How a client opens its connection: with a handshake and a session, or with neither."""
-    return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def _words(monkeypatch: pytest.MonkeyPatch, encoder: WordEncoder) -> None:
-    monkeypatch.setattr(app, "open_encoder", lambda *_: encoder)
-
-
-@pytest.fixture
-def calendar(tmp_path: Path) -> Scripted:
-    return Scripted(tmp_path, "calendar", rows=CALENDAR)
-
-
-@pytest.fixture
-def opened(home: Home) -> Iterator[Open]:
-    """Open a Roster over these servers, not started yet, with these settings."""
-    with opening(home) as open_one:
-        yield open_one
 
 
 def two(tmp_path: Path) -> tuple[Scripted, Scripted]:
