@@ -27,7 +27,7 @@ from web_client import (
     served,
 )
 
-from roster import gate, web
+from roster import web
 from roster.config import Mode
 from roster.gate import Rules
 from roster.tokens import Tokens
@@ -152,7 +152,7 @@ async def test_what_is_open_for_a_removed_token_is_ended(
     opened: Open, calendar: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream of news, and a call that is not answered yet; those of other tokens go on."""
-    monkeypatch.setattr(gate, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(web, "LOOK_AGAIN_S", 0.05)
     calendar.says(tools={"add_event": {"do": "hang"}})
     roster = opened(calendar)
     tokens = Tokens(roster.writer.db)
@@ -279,7 +279,7 @@ async def test_foreign_names_and_pages_are_refused_with_the_key_to_mend_it(opene
     assert paged.headers["access-control-allow-origin"] == asked.headers["access-control-allow-origin"] == page
     assert "mcp-session-id" in paged.headers["access-control-expose-headers"].lower()
     assert (lost.status_code, "secret" in lost.text) == (404, False)
-    assert health.json().keys() == {"ok", "version", "servers"}
+    assert health.json().keys() == {"ok", "version", "servers", "sessions"}
 
 
 @pytest.mark.anyio
@@ -330,7 +330,7 @@ async def test_a_client_that_never_reads_is_gone_after_a_while(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session is not held open by an answer that it does not take."""
-    monkeypatch.setattr("roster.gate.SEND_LIMIT_S", 0.1)
+    monkeypatch.setattr("roster.replies.SEND_LIMIT_S", 0.1)
     large = {"content": [{"type": "text", "text": "x" * 9_000_000}]}
     box = Scripted(tmp_path, "box", rows=[tool("large")], tools={"large": {"do": "result", "result": large}})
     roster = opened(box, http={"session_idle_s": 1.5})

@@ -76,10 +76,11 @@ def initialize(version: str = "2025-11-25") -> dict[str, Any]:
 
 
 def answer_in(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON-RPC message of a response, plain or as the one event of a stream."""
+    """The JSON-RPC message of a response, plain or as the one event of a stream that says anything."""
     if response.headers["content-type"].startswith("text/event-stream"):
-        (line,) = [line for line in response.text.splitlines() if line.startswith("data:")]
-        return dict(json.loads(line.removeprefix("data:")))
+        said = [line.removeprefix("data:").strip() for line in response.text.splitlines() if line.startswith("data:")]
+        (line,) = filter(None, said)
+        return dict(json.loads(line))
     return dict(response.json())
 
 
