@@ -32,7 +32,7 @@ MOST_BYTES = 4 * 1024 * 1024
 ALL_BYTES = 64 * 1024 * 1024
 """So many bytes are kept for all sessions together. Whoever has most of them loses them first."""
 
-_EVENT_ID = re.compile(r"(\d{1,9})-(\d{1,9})")
+_EVENT_ID = re.compile(r"([0-9]{1,9})-([0-9]{1,9})")
 _UNKNOWN = "0-0"
 
 

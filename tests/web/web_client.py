@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+import anyio
+import anyio.abc
 import httpx2
 from fakes import tool
 from mcp import Client
@@ -133,3 +135,35 @@ def raw_request(session: Session, method: str, body: bytes = b"") -> bytes:
     headers = {**session.headers, "Host": f"{host.host}:{host.port}", "Content-Length": str(len(body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"{method} /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+@asynccontextmanager
+async def cuttable(url: str) -> AsyncIterator[tuple[str, Callable[[], None]]]:
+    """Another way to a server, and how to cut every connection that goes over it; new ones may be made."""
+    there = httpx2.URL(url)
+    open_: set[anyio.CancelScope] = set()
+
+    async def pump(from_: anyio.abc.ByteReceiveStream, to: anyio.abc.ByteSendStream, over: anyio.CancelScope) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for chunk in from_:
+                await to.send(chunk)
+        over.cancel()
+
+    async def connected(near: anyio.abc.SocketStream) -> None:
+        async with near, await anyio.connect_tcp(there.host, there.port or 80) as far:
+            async with anyio.create_task_group() as group:
+                open_.add(group.cancel_scope)
+                group.start_soon(pump, near, far, group.cancel_scope)
+                group.start_soon(pump, far, near, group.cancel_scope)
+            open_.discard(group.cancel_scope)
+
+    def cut() -> None:
+        for scope in list(open_):
+            scope.cancel()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, connected)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        yield str(there.copy_with(port=port)), cut
+        group.cancel_scope.cancel()
