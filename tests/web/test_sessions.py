@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -200,3 +202,37 @@ async def test_what_opens_no_session_leaves_none(opened: Open, calendar: Scripte
             assert answer_in(response)["result"]
             assert len(site._sessions._open) == 1
     assert [answer.status_code for answer in answers] == [400, 400, 400, 400, 400, 404, 200]
+
+
+@pytest.mark.anyio
+async def test_one_session_too_many_is_refused(opened: Open, calendar: Scripted) -> None:
+    """Until another one has ended."""
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with served(opened(calendar, http={"max_sessions": 1})) as (_, url), httpx2.AsyncClient() as http:
+            first = await opened_by_hand(url, http)
+            refused = await Session(http, url).open()
+            ended = await http.delete(url, headers=first.headers)
+            let_in = await Session(http, url).open()
+    assert (refused.status_code, ended.status_code, let_in.status_code) == (503, 200, 200)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("how", ["idle", "ended"])
+async def test_a_session_that_is_over_leaves_nothing_behind(opened: Open, calendar: Scripted, how: str) -> None:
+    """One that nobody uses any more, and one that its client ended: its id is unknown, its drafts are gone."""
+    settings = {"session_idle_s": 0.1} if how == "idle" else {}
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with served(opened(calendar, http=settings)) as (site, url), httpx2.AsyncClient() as http:
+            lasting = {id(each) for each in site.server._connections}
+            session = Session(http, url)
+            response = await session.post(initialize())
+            session.headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]
+            drafts = [weakref.ref(each.drafts) for each in site.server._connections if id(each) not in lasting]
+            if how == "ended":
+                await http.delete(url, headers=session.headers)
+            await until(lambda: len(site.server._connections) == len(lasting))
+            after = await session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
+            gc.collect()
+            left = [draft for draft in drafts if draft() is not None]
+    assert after.status_code == 404
+    assert left == []

@@ -32,11 +32,14 @@ Open = Callable[..., Roster]
 
 @contextmanager
 def opening(home: Home) -> Iterator[Open]:
-    """A function that opens a Roster over servers, with settings, without starting it; each is closed in the end."""
+    """A function that opens a Roster over servers, with settings, without starting it; each is closed in the end.
+
+    more: servers elsewhere, their entries by name.
+    """
     with ExitStack() as stack:
 
-        def open_one(*servers: Scripted, **settings: Any) -> Roster:
-            entries = {server.name: server.entry() for server in servers}
+        def open_one(*servers: Scripted, more: Mapping[str, Any] | None = None, **settings: Any) -> Roster:
+            entries = {server.name: server.entry() for server in servers} | dict(more or {})
             config = read_config(json.dumps({"mcpServers": entries, **settings}))
             assert not config.problems
             return stack.enter_context(open_roster(config, home))
@@ -47,6 +50,11 @@ def opening(home: Home) -> Iterator[Open]:
 def ids(reply: CallToolResult) -> list[str]:
     """The cards of a draft."""
     return [starter["id"] for starter in reply.structured_content["starters"]]
+
+
+def outcomes(roster: Roster) -> list[tuple[Any, ...]]:
+    """Of every call so far, in order: its card, how it ended, and whether it counts for a draft."""
+    return roster.writer.db.execute("SELECT card, outcome, drafted FROM outcomes ORDER BY number").fetchall()
 
 
 @asynccontextmanager
