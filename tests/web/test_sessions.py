@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import gc
 import weakref
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
 from fakes import tool
+from mcp.client.subscriptions import SubscriptionLost
+from mcp.shared.exceptions import MCPError
 from scripted_backend import DEADLINE_S, Scripted, plainly, until
-from web_client import Open, Session, alone, answer_in, initialize, opened_by_hand, served
+from web_client import Open, Session, alone, answer_in, client_at, initialize, opened_by_hand, served
 
 from roster.config import Mode
 from roster.tokens import Tokens
@@ -56,6 +58,45 @@ async def test_a_session_ends_with_its_token(opened: Open, calendar: Scripted) -
             await until(lambda: len(site.server._connections) == lasting + 1)
             after = [await session.post(LIST) for session in sessions]
     assert [answer.status_code for answer in after] == [401, 200]
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_looked_often")
+async def test_what_a_client_without_a_session_has_open_ends_with_its_token(opened: Open, calendar: Scripted) -> None:
+    """Its subscription, and its call at the server as well; those of another token go on."""
+    calendar.says(tools={"add_event": {"do": "hang"}})
+    roster = opened(calendar)
+    tokens = Tokens(roster.writer.db)
+    secrets = {name: tokens.add(name, 1.0) for name in ("ann", "bob")}
+    listening: list[str] = []
+    ended: list[str] = []
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with served(roster, Mode.TRANSPARENT, token=True) as (_, url), anyio.create_task_group() as group:
+
+            async def listen(who: str) -> None:
+                async with client_at(url, secret=secrets[who]) as client:
+                    with suppress(SubscriptionLost):
+                        async with client.listen(tools_list_changed=True) as stream:
+                            listening.append(who)
+                            async for _ in stream:
+                                pass
+                ended.append(f"subscription of {who}")
+
+            async def call(who: str) -> None:
+                async with client_at(url, secret=secrets[who]) as client:
+                    with pytest.raises(MCPError, match="the token was removed"):
+                        await client.call_tool("calendar__add_event", {})
+                ended.append(f"call of {who}")
+
+            for who in secrets:
+                group.start_soon(listen, who)
+                group.start_soon(call, who)
+            await until(lambda: len(listening) == len(calendar.calls()) == 2)
+            tokens.remove("ann")
+            await until(lambda: len(ended) == 2 and calendar.events("cancelled"))
+            assert sorted(ended) == ["call of ann", "subscription of ann"]
+            assert len(calendar.events("cancelled")) == 1
+            group.cancel_scope.cancel()
 
 
 @pytest.mark.anyio
