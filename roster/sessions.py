@@ -118,9 +118,9 @@ class Sessions:
     async def _follow(self, session: Session, stream: int, scope: Scope, receive: Receive, reply: Reply) -> None:
         """Answer with a stream; another one of the same is the client's last connection, which it gave up before we
         could know."""
-        if (before := session.streams.get(stream)) is not None:
-            before[0].cancel()
-            with anyio.move_on_after(END_LIMIT_S):
+        with anyio.move_on_after(END_LIMIT_S):
+            while (before := session.streams.get(stream)) is not None:
+                before[0].cancel()
                 await before[1].wait()
         over = anyio.Event()
         with anyio.CancelScope() as following:
@@ -129,7 +129,7 @@ class Sessions:
                 await self._app(scope, receive, reply.send)
             finally:
                 over.set()
-                if session.streams[stream][1] is over:
+                if session.streams.get(stream) == (following, over):
                     del session.streams[stream]
         if following.cancelled_caught:
             await reply.finish(refusal(409, "the same stream was asked for once more"))

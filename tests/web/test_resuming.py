@@ -182,6 +182,33 @@ async def test_the_newest_stream_of_a_session_is_the_one_that_counts(opened: Ope
 
 
 @pytest.mark.anyio
+async def test_of_streams_that_are_asked_for_all_at_once_one_is_left(opened: Open, calendar: Scripted) -> None:
+    """The others end; none is an error, and the session goes on."""
+    ended: list[int] = []
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with (
+            served(opened(calendar), Mode.TRANSPARENT) as (site, url),
+            httpx2.AsyncClient(timeout=DEADLINE_S) as http,
+            anyio.create_task_group() as group,
+        ):
+            session = await opened_by_hand(url, http)
+
+            async def follow() -> None:
+                async with http.stream("GET", url, headers=session.headers) as response:
+                    await response.aread()
+                ended.append(response.status_code)
+
+            for _ in range(8):
+                group.start_soon(follow)
+            await until(lambda: len(ended) == 7)
+            (own,) = site._sessions._open.values()
+            assert len(own.streams) == own.requests == 1
+            assert "tools" in (await session.ask("tools/list"))["result"]
+            group.cancel_scope.cancel()
+    assert set(ended) <= {200, 409}
+
+
+@pytest.mark.anyio
 async def test_nobody_is_sent_what_was_meant_for_another_session(opened: Open, tmp_path: Path) -> None:
     """With an id of somebody else's event: in one's own session it means one's own event or none, and the other's
     session is one that does not exist. Also for the same token; also while both have calls of the same id."""
