@@ -205,6 +205,8 @@ class Events(EventStore):
             before = session.size_bytes
             session.forget_before(now - KEEP_S)
             self._size_bytes += session.size_bytes - before
+            if not session.size_bytes:
+                self._sessions.discard(session)
 
     def forget(self, session: SessionEvents) -> None:
         """A session is over."""

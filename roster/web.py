@@ -7,6 +7,7 @@ and a draft by its id, which nobody can guess.
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import sqlite3
@@ -41,6 +42,8 @@ from roster.sessions import Sessions
 from roster.tokens import Token, Tokens
 
 __all__ = ["PATH", "Web", "listening", "serve_web"]
+
+log = logging.getLogger(__name__)
 
 CONNECTIONS_A_SESSION = 4
 FLUSH_LIMIT_S = 2.0
@@ -112,14 +115,17 @@ class Web:
         what nobody came back for."""
         while True:
             await anyio.sleep(LOOK_AGAIN_S)
-            self._events.tidy(anyio.current_time())
-            if self.gate.tokens() or self._sessions.tokens():
-                try:
-                    tokens = await self._asked(Tokens.all)
-                except StoreError:
-                    continue  # said where somebody wants to come in
-                self.gate.keep(tokens)
-                await self._sessions.keep(tokens)
+            try:
+                await self._look_again()
+            except StoreError as error:
+                log.warning("it cannot be looked which tokens are gone: %s", error)
+
+    async def _look_again(self) -> None:
+        self._events.tidy(anyio.current_time())
+        if self.gate.tokens() or self._sessions.tokens():
+            tokens = await self._asked(Tokens.all)
+            self.gate.keep(tokens)
+            await self._sessions.keep(tokens)
 
     async def drain(self) -> None:
         """Let nobody else in, give calls in flight a little time, then end them with an answer that says so."""

@@ -101,6 +101,29 @@ async def test_what_a_client_without_a_session_has_open_ends_with_its_token(open
 
 @pytest.mark.anyio
 @pytest.mark.usefixtures("_looked_often")
+async def test_a_database_that_cannot_be_read_for_a_while_ends_nothing(
+    opened: Open, calendar: Scripted, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What is open stays open, and is looked at again when it can be read."""
+    roster = opened(calendar)
+    tokens, db = Tokens(roster.writer.db), roster.writer.db
+    secret = tokens.add("ann", 1.0)
+    with plainly(), anyio.fail_after(DEADLINE_S):
+        async with served(roster, token=True) as (site, url), httpx2.AsyncClient() as http:
+            session = Session(http, url, known(secret))
+            await session.open()
+            db.execute("ALTER TABLE tokens RENAME TO away")
+            await until(lambda: "which tokens are gone" in caplog.text)
+            assert len(site._sessions._open) == 1
+            db.execute("ALTER TABLE away RENAME TO tokens")
+            assert (await session.post(LIST)).status_code == 200
+            tokens.remove("ann")
+            await until(lambda: not site._sessions._open)
+    assert secret not in caplog.text
+
+
+@pytest.mark.anyio
+@pytest.mark.usefixtures("_looked_often")
 @pytest.mark.parametrize("sees", [None, ["tasks"]], ids=["rotated", "narrowed"])
 async def test_a_token_of_the_same_name_is_another_one(
     opened: Open, calendar: Scripted, sees: list[str] | None
