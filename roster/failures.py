@@ -134,9 +134,6 @@ def failure_of(
     else:
         kind = _BY_OUTCOME.get(verdict.outcome, FailureKind.TOOL_FAILED)
     failure = PLATFORM[kind]
-    if report.cause is Cause.LIMITED:
-        # A limit on size or depth stays; that too many were there at once passes by itself.
-        failure = replace(failure, retryable=True)
     if not report.sent or (kind is FailureKind.TIMEOUT and read_only):
         failure = replace(failure, partial=False)
     return failure

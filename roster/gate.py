@@ -7,7 +7,6 @@ for. Nothing of a request is ever logged but its method, its path if it is one o
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from roster.addresses import host_of, is_loopback
 from roster.errors import StoreError
 from roster.mended import mended_body
+from roster.replies import Reply, refusal
 from roster.tokens import Token
 
 __all__ = ["HEALTH", "PATH", "Gate", "Rules", "token_of"]
@@ -34,10 +34,8 @@ PATH = "/mcp"
 HEALTH = "/healthz"
 BODY_LIMIT_S = 30.0
 """For so long a request may take to arrive whole."""
-LOOK_AGAIN_S = 5.0
-"""So often it is looked whether those who are inside may still be."""
-SEND_LIMIT_S = 60.0
-"""For so long a client may leave unread what it is sent; then it counts as gone."""
+STOPPING = "Roster is stopping"
+REMOVED = "ended before its answer: the token was removed, or sees other servers now"
 
 _TOKEN = "roster.token"  # noqa: S105 (a key, not a secret)
 _LISTEN = "subscriptions/listen"
@@ -46,13 +44,15 @@ _LISTEN = "subscriptions/listen"
 @dataclass(frozen=True, slots=True)
 class Rules:
     """Which requests are let in. hosts: names a request may be made to, in lower case, besides the address it came in
-    on. origins: web pages that may make one. pages_here: so may any page of this machine. token: one is asked for."""
+    on. origins: web pages that may make one. pages_here: so may any page of this machine. token: one is asked for.
+    at_once: so many requests with one token may be open at a time, streams among them."""
 
     hosts: frozenset[str]
     origins: frozenset[str]
     pages_here: bool
     token: bool
     max_body_bytes: int
+    at_once: int = 1_000
 
     def wrong_host(self, header: str | None, local: str | None) -> str | None:
         """Why a request to this `Host` is refused; None when it is not. local: the address it came in on."""
@@ -88,7 +88,7 @@ def token_of(scope: Mapping[str, Any]) -> Token | None:
 class Gate:
     """An ASGI application in front of another one, which only sees requests that may come in, with their whole body.
 
-    holder: the token a secret is, or None. health: what `/healthz` answers besides "ok".
+    holder: the token a secret is, or None. health: what `/healthz` answers besides "ok" to whoever may come in.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class Gate:
         app: ASGIApp,
         rules: Rules,
         holder: Callable[[str], Awaitable[Token | None]],
-        health: Callable[[], dict[str, Any]],
+        health: Callable[[Token | None], dict[str, Any]],
     ) -> None:
         self._app = app
         self._rules = rules
         self._holder = holder
         self._health = health
-        self._requests: dict[anyio.CancelScope, tuple[str | None, Token | None]] = {}
+        self._requests: dict[anyio.CancelScope, Token | None] = {}
         self._calls = 0
         self._quiet = anyio.Event()
         self._closed = False
@@ -111,14 +111,14 @@ class Gate:
         """Serve one request."""
         if scope["type"] != "http":
             return
-        reply = _Reply(send)
+        reply = Reply(send)
         headers = Headers(scope=scope)
         try:
-            refusal = await self._look(scope, headers, receive)
-            if isinstance(refusal, Response):
-                await refusal(scope, receive, reply.send)
+            answer = await self._look(scope, headers)
+            if answer is None:
+                await self._pass(scope, headers, receive, reply)
             else:
-                await self._pass(scope, headers, refusal, reply)
+                await answer(scope, receive, reply.send)
         except ConnectionError:
             raise  # the client's affair
         except Exception as error:
@@ -147,58 +147,57 @@ class Gate:
         for scope in list(self._requests):
             scope.cancel()
 
-    async def watch(self) -> None:
-        """End what is open for a token that has been removed, or is another one now, for as long as this runs."""
-        while True:
-            await anyio.sleep(LOOK_AGAIN_S)
-            for scope, (secret, token) in list(self._requests.items()):
-                if secret and token is not None and await self._other_now(secret, token):
-                    scope.cancel()
+    def tokens(self) -> set[Token]:
+        """The tokens with which requests are open."""
+        return {token for token in self._requests.values() if token is not None}
 
-    async def _other_now(self, secret: str, token: Token) -> bool:
-        try:
-            now = await self._holder(secret)
-        except StoreError:
-            return False  # said where somebody wants to come in
-        return now != token
+    def keep(self, tokens: Collection[Token]) -> None:
+        """End what is open for any other token: one that has been removed, or sees other servers now."""
+        for scope, token in list(self._requests.items()):
+            if token is not None and token not in tokens:
+                scope.cancel()
 
     # --------------------------------------------------------------------------------------------- looking
 
-    async def _look(self, scope: Scope, headers: Headers, receive: Receive) -> Response | Receive:
-        """Why this request is refused or what is answered to it here; or its body, to be received once more."""
+    async def _look(self, scope: Scope, headers: Headers) -> Response | None:
+        """Why this request is refused, or what is answered to it here; None when it may come in."""
         rules, host = self._rules, headers.get("host")
         local = (scope.get("server") or (None,))[0]
         if wrong := rules.wrong_host(host, local):
-            return _refusal(421, wrong)
+            return refusal(421, wrong)
         if wrong := rules.wrong_origin(headers.get("origin"), host):
-            return _refusal(403, wrong)
+            return refusal(403, wrong)
         path = scope["path"]
-        if path == HEALTH:
-            return JSONResponse({"ok": not self._closed, **self._health()}, status_code=503 if self._closed else 200)
-        if path.rstrip("/") != PATH:
-            return _refusal(404, f"there is nothing here: MCP is at {PATH}")
-        if self._closed:
-            return _refusal(503, "Roster is stopping")
+        if path != HEALTH and path.rstrip("/") != PATH:
+            return refusal(404, f"there is nothing here: MCP is at {PATH}")
+        if path != HEALTH and self._closed:
+            return refusal(503, STOPPING)
         secret = _bearer(headers.getlist("authorization"))
         try:
             token = await self._holder(secret) if secret else None
         except StoreError as error:
             log.warning("%s", error)
-            return _refusal(503, "tokens cannot be looked up just now: try again")
-        if token is None and (self._rules.token or secret is not None):
+            return refusal(503, "tokens cannot be looked up just now: try again")
+        stranger = token is None and (rules.token or secret is not None)
+        if path == HEALTH:
+            more = {} if stranger else self._health(token)
+            return JSONResponse({"ok": not self._closed, **more}, status_code=503 if self._closed else 200)
+        if stranger:
             remedy = "send one as `Authorization: Bearer …` (`roster token add NAME` makes one)"
             wrong = "this token is not known" if secret else "a token is needed"
-            return _refusal(401, f"{wrong}: {remedy}", {"WWW-Authenticate": "Bearer"})
+            return refusal(401, f"{wrong}: {remedy}", {"WWW-Authenticate": "Bearer"})
         if token is not None:
+            if sum(each == token for each in self._requests.values()) >= rules.at_once:
+                return refusal(429, f"{rules.at_once} requests with this token are open already: end some of them")
             scope[_TOKEN] = token
             # The SDK keeps each session to the user that opened it. It is told the token's name, never the token.
             scope["user"] = AuthenticatedUser(AccessToken(token="", client_id=token.name, scopes=[]))
-        return await self._body(headers, receive) if scope["method"] == "POST" else receive
+        return None
 
     async def _body(self, headers: Headers, receive: Receive) -> Response | Receive:
         """The whole body, counted as it comes in: what a request says of its own length is only a hint."""
         limit, body = self._rules.max_body_bytes, bytearray()
-        too_large = _refusal(
+        too_large = refusal(
             413,
             f'the request is larger than {limit:,} bytes: raise "max_body_bytes" in the "http" block of roster.json',
         )
@@ -209,14 +208,14 @@ class Gate:
             while True:
                 message = await receive()
                 if message["type"] != "http.request":
-                    return _refusal(400, "the request was cut short")
+                    return refusal(400, "the request was cut short")
                 body += message.get("body", b"")
                 if len(body) > limit:
                     return too_large
                 if not message.get("more_body", False):
                     break
         if waiting.cancelled_caught:
-            return _refusal(408, f"the request did not arrive within {BODY_LIMIT_S:g} s", {"Connection": "close"})
+            return refusal(408, f"the request did not arrive within {BODY_LIMIT_S:g} s", {"Connection": "close"})
         first: list[Message] = [{"type": "http.request", "body": mended_body(bytes(body)), "more_body": False}]
 
         async def again() -> Message:
@@ -226,50 +225,32 @@ class Gate:
 
     # --------------------------------------------------------------------------------------------- passing
 
-    async def _pass(self, scope: Scope, headers: Headers, receive: Receive, reply: _Reply) -> None:
+    async def _pass(self, scope: Scope, headers: Headers, receive: Receive, reply: Reply) -> None:
         """Hand a request on, until it is answered, the client has gone, or it is ended from here."""
+        with anyio.CancelScope() as passing:
+            self._requests[passing] = token_of(scope)
+            try:
+                whole = await self._body(headers, receive) if scope["method"] == "POST" else receive
+                if isinstance(whole, Response):
+                    await whole(scope, receive, reply.send)
+                else:
+                    await self._answered(scope, headers, whole, reply)
+            finally:
+                del self._requests[passing]
+        if passing.cancelled_caught:
+            removed = token_of(scope) is not None and not self._closed
+            await reply.finish(refusal(401, REMOVED) if removed else refusal(503, STOPPING))
+
+    async def _answered(self, scope: Scope, headers: Headers, receive: Receive, reply: Reply) -> None:
         # A stream of news never ends by itself; nobody waits for it when Roster stops.
         waited_for = scope["method"] == "POST" and headers.get("mcp-method") != _LISTEN
         self._calls += waited_for
-        with anyio.CancelScope() as passing:
-            self._requests[passing] = (_bearer(headers.getlist("authorization")), token_of(scope))
-            try:
-                await self._app(scope, receive, reply.send)
-            finally:
-                del self._requests[passing]
-                self._calls -= waited_for
-                if not self._calls:
-                    self._quiet.set()
-        if passing.cancelled_caught:
-            await reply.finish()
-
-
-class _Reply:
-    """What has been sent of a response, so that one that is ended early still ends properly."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self._over = False
-        self.status: int | None = None
-
-    async def send(self, message: Message) -> None:
-        """Send on. Raises ConnectionError when the client has not read what it was sent for too long."""
-        with anyio.move_on_after(SEND_LIMIT_S) as sending:
-            await self._send(message)
-        if sending.cancelled_caught:
-            raise ConnectionError("the client does not read what it is sent")
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        self._over = message["type"] == "http.response.body" and not message.get("more_body", False)
-
-    async def finish(self) -> None:
-        """End the response, whatever is missing from it."""
-        if self.status is None:
-            refusal = _refusal(503, "ended before its answer: Roster is stopping, or the token was removed")
-            await self.send({"type": "http.response.start", "status": 503, "headers": refusal.raw_headers})
-            await self.send({"type": "http.response.body", "body": refusal.body})
-        elif not self._over:
-            await self.send({"type": "http.response.body", "body": b""})
+        try:
+            await self._app(scope, receive, reply.send)
+        finally:
+            self._calls -= waited_for
+            if not self._calls:
+                self._quiet.set()
 
 
 def _bearer(values: Collection[str]) -> str | None:
@@ -278,9 +259,3 @@ def _bearer(values: Collection[str]) -> str | None:
         return None
     scheme, _, secret = next(iter(values)).strip().partition(" ")
     return secret.strip() if len(values) == 1 and scheme.lower() == "bearer" else ""
-
-
-def _refusal(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in the form that MCP clients read, and people too."""
-    body = json.dumps({"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": message}})
-    return Response(body, status, headers, media_type="application/json")

@@ -39,7 +39,7 @@ def serve_stdio(*, five: bool = False, transparent: bool = False) -> None:
 
 
 def serve_http(address: str, *, five: bool = False, transparent: bool = False) -> None:
-    """Serve streamable HTTP at HOST:PORT until told to stop. Says on stderr where, and a new token once.
+    """Serve streamable HTTP at HOST:PORT until told to stop. Says on stderr where; on a terminal, a new token once.
 
     Raises ConfigError, ListenError, StoreError before it listens. What is wrong with who may come in stops it, too.
     """
@@ -56,9 +56,14 @@ def serve_http(address: str, *, five: bool = False, transparent: bool = False) -
         needed = exposed or config.settings.http.require_token
         if needed:
             with roster.writer.lock:
-                made = Tokens(roster.writer.db).first(time.time())
+                tokens = Tokens(roster.writer.db)
+                # A token is for a person's eyes. What a service says is kept in a log.
+                made = tokens.first(time.time()) if sys.stderr.isatty() else None
+                none = not tokens.all()
             if made is not None:
                 _say(f"a bearer token was made, named {FIRST!r}; it is shown this once and kept nowhere: {made}")
+            if none:
+                _say("there is no token yet, so nobody can come in: `roster token add NAME` makes one")
         if exposed:
             _say("other machines can reach this address, and nothing here is encrypted: put TLS in front of it")
         web = Web(

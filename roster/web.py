@@ -7,6 +7,7 @@ and a draft by its id, which nobody can guess.
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import sqlite3
@@ -15,7 +16,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import anyio
 import anyio.abc
@@ -26,23 +27,30 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp
 
-from roster import __version__
+from roster import __version__, connections
 from roster.addresses import LOOPBACKS
 from roster.app import Roster
 from roster.backends import State
 from roster.config import Mode
+from roster.connections import SPARE, most_connections
 from roster.database import open_database
 from roster.errors import StoreError
 from roster.gate import PATH, Gate, Rules, token_of
+from roster.resuming import Events
 from roster.server import Connection, Context, RosterServer
+from roster.sessions import Sessions
 from roster.tokens import Token, Tokens
 
 __all__ = ["PATH", "Web", "listening", "serve_web"]
 
-KEEP_ALIVE_S = 30
+log = logging.getLogger(__name__)
+
 CONNECTIONS_A_SESSION = 4
 FLUSH_LIMIT_S = 2.0
+LOOK_AGAIN_S = 2.0
+"""So often it is looked whether those who are inside may still be."""
 _OURS = "roster"
+T = TypeVar("T")
 
 
 class Web:
@@ -61,22 +69,28 @@ class Web:
         self._token = token
         self._looking = threading.Lock()
         self._visitors = Visitors(self.settings.max_sessions, self.settings.session_idle_s)
-        self._sessions = StreamableHTTPSessionManager(
+        self._events = Events()
+        self._manager = StreamableHTTPSessionManager(
             self.server.server,
+            event_store=self._events,
             # The gate has looked already, and knows which address a request came in on.
             security_settings=TransportSecuritySettings(enable_dns_rebinding_protection=False),
             session_idle_timeout=self.settings.session_idle_s,
             max_sessions=self.settings.max_sessions,
             max_request_body_size=self.settings.max_body_bytes,
         )
+        self._sessions = Sessions(self._manager.handle_request, self._events, self.settings.max_sessions)
+        self.most_connections = most_connections(self.settings.max_sessions * CONNECTIONS_A_SESSION + 2 * SPARE)
         rules = Rules(
             hosts=frozenset(name.lower() for name in (*LOOPBACKS, *hosts, *self.settings.hosts)),
             origins=frozenset(self.settings.origins),
             pages_here=here,
             token=token,
             max_body_bytes=self.settings.max_body_bytes,
+            # So that one of them leaves the others room.
+            at_once=self.most_connections // 2,
         )
-        self.gate = Gate(self._sessions.handle_request, rules, self._holder, self._health)
+        self.gate = Gate(self._sessions, rules, self._holder, self._health)
         self.app: ASGIApp = self.gate
         if self.settings.origins:
             # A page may only read an answer that says so; without pages there is nobody to say it to.
@@ -93,8 +107,25 @@ class Web:
         """Backends and sessions, for as long as requests are served."""
         # A connection of its own, so that nobody waits at the gate for somebody else's draft.
         with closing(open_database(self.roster.home.database)) as self._db:
-            async with self.server.running(at_once=True), self._sessions.run():
+            async with self.server.running(at_once=True), self._manager.run():
                 yield
+
+    async def watch(self) -> None:
+        """For as long as this runs, end what is open for a token that was removed or sees other servers now, and forget
+        what nobody came back for."""
+        while True:
+            await anyio.sleep(LOOK_AGAIN_S)
+            try:
+                await self._look_again()
+            except StoreError as error:
+                log.warning("it cannot be looked which tokens are gone: %s", error)
+
+    async def _look_again(self) -> None:
+        self._events.tidy(anyio.current_time())
+        if self.gate.tokens() or self._sessions.tokens():
+            tokens = await self._asked(Tokens.all)
+            self.gate.keep(tokens)
+            await self._sessions.keep(tokens)
 
     async def drain(self) -> None:
         """Let nobody else in, give calls in flight a little time, then end them with an answer that says so."""
@@ -115,7 +146,8 @@ class Web:
         if session.session_id is None:
             info = session.client_params.client_info if session.client_params is not None else None
             host = (scope.get("client") or ("",))[0]
-            visitor = (token.name if token else "", host, info.name if info else "", info.version if info else "")
+            who = f"{token.name} {token.created_at}" if token else ""
+            visitor = (who, host, info.name if info else "", info.version if info else "")
             connection = self._visitors.connection(visitor, anyio.current_time())
         elif _OURS in session.state:
             connection = session.state[_OURS]
@@ -123,6 +155,8 @@ class Web:
             connection = session.state[_OURS] = Connection()
             self.server.add(connection)
             session.exit_stack.callback(self.server.forget, connection)
+            if (own := self._sessions.of(scope)) is not None:
+                session.exit_stack.callback(self._sessions.ended, own)
         # Of this request's token: what it may see can have been changed since the session began.
         if token is not None:
             connection.servers = token.servers
@@ -131,18 +165,30 @@ class Web:
         return connection
 
     async def _holder(self, secret: str) -> Token | None:
-        def look() -> Token | None:
+        return await self._asked(lambda tokens: tokens.holder(secret))
+
+    async def _asked(self, question: Callable[[Tokens], T]) -> T:
+        def ask() -> T:
             with self._looking:
-                return Tokens(self._db).holder(secret)
+                return question(Tokens(self._db))
 
         try:
-            return await to_thread.run_sync(look)
+            return await to_thread.run_sync(ask)
         except sqlite3.Error as error:
             raise StoreError(f"{self.roster.home.database} cannot be read ({error})") from error
 
-    def _health(self) -> dict[str, Any]:
-        ready = sum(backend.state is State.READY for backend in self.roster.pool.values())
-        return {"version": __version__, "servers": {"ready": ready, "all": len(self.roster.pool)}}
+    def _health(self, token: Token | None) -> dict[str, Any]:
+        seen = [backend for name, backend in self.roster.pool.items() if _sees(token, name)]
+        ready = sum(backend.state is State.READY for backend in seen)
+        return {
+            "version": __version__,
+            "servers": {"ready": ready, "all": len(seen)},
+            "sessions": {"open": self._sessions.count(token), "all": self.settings.max_sessions},
+        }
+
+
+def _sees(token: Token | None, server: str) -> bool:
+    return token is None or token.servers is None or server in token.servers
 
 
 class Visitors:
@@ -174,10 +220,10 @@ class _Uvicorn(uvicorn.Server):
         yield
 
 
-async def _watch(gate: Gate, *, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
+async def _watch(web: Web, *, task_status: anyio.abc.TaskStatus[anyio.CancelScope]) -> None:
     with anyio.CancelScope() as scope:
         task_status.started(scope)
-        await gate.watch()
+        await web.watch()
 
 
 @asynccontextmanager
@@ -185,21 +231,21 @@ async def listening(web: Web, sock: socket.socket) -> AsyncIterator[None]:
     """Answer what comes in on a listening socket; on the way out, end what is left of it."""
     config = uvicorn.Config(
         web.app,
-        http="h11",
+        http=connections.Connection,
         ws="none",
         lifespan="off",
         log_config=None,
         access_log=False,
         proxy_headers=False,
         server_header=False,
-        timeout_keep_alive=KEEP_ALIVE_S,
+        timeout_keep_alive=connections.KEEP_ALIVE_S,
         timeout_graceful_shutdown=1,
-        limit_concurrency=web.settings.max_sessions * CONNECTIONS_A_SESSION + 16,
+        limit_concurrency=web.most_connections,
     )
     server = _Uvicorn(config)
     async with anyio.create_task_group() as group, web.running():
         group.start_soon(server.serve, [sock])
-        watching = await group.start(_watch, web.gate)
+        watching = await group.start(_watch, web)
         try:
             yield
         finally:

@@ -44,7 +44,9 @@ call
 skills
 app
 server explain diffs
+replies resuming connections
 gate
+sessions
 web
 lobby
 serve token_commands quarantine reviewreport records demo evaluation
@@ -67,11 +69,12 @@ ALONE = {
         "demo",
         "gate",
         "web",
+        "resuming",
         "wires",
     },
-    "mcp_types": {"backends", "mended", "rawanswers", "forwarding", "server", "demo", "wires"},
-    "uvicorn": {"web"},
-    "starlette": {"gate", "web"},
+    "mcp_types": {"backends", "mended", "rawanswers", "forwarding", "server", "sessions", "demo", "wires"},
+    "uvicorn": {"web", "connections"},
+    "starlette": {"gate", "replies", "sessions", "web"},
     "faiss": {"dense"},
     "onnxruntime": {"encoder"},
     "tokenizers": {"encoder"},

@@ -315,7 +315,7 @@ async def test_a_full_queue_ends_a_call_at_once(
 async def test_too_many_is_a_failure_of_its_own_kind(
     home: Home, tmp_path: Path, box: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`limit`: the same call may pass, and none of it has happened. It is not held against the tool, is no outage, and
+    """`limit`, and none of it has happened. It is not held against the tool, is no outage, and
     no other tool is offered for it; for one that runs out of time another is, as ever."""
     monkeypatch.setattr(backend, "MOST", 1)
     box.says(rows=[tool("hold", "Hold the work")])
@@ -343,7 +343,7 @@ async def test_too_many_is_a_failure_of_its_own_kind(
     assert limited == {
         "failure": {
             "kind": "limit",
-            "retryable": True,
+            "retryable": False,
             "partial": False,
             "person": False,
             "declared": False,

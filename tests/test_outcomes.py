@@ -22,6 +22,7 @@ from roster.outcomes import CallReport, Cause, Clue, Fault, Outcome, class_of_st
         (Cause.UNREACHABLE, "hard_fail:transport", False),
         (Cause.MALFORMED, "hard_fail:protocol", True),
         (Cause.REJECTED, "tool_fail:schema", False),
+        (Cause.LIMITED, "tool_fail:quota", False),
     ],
 )
 def test_every_ending_has_its_class(cause: Cause, outcome: str, sent: bool) -> None:

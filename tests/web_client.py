@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+import anyio
+import anyio.abc
 import httpx2
 from fakes import tool
 from mcp import Client
@@ -30,11 +32,14 @@ Open = Callable[..., Roster]
 
 @contextmanager
 def opening(home: Home) -> Iterator[Open]:
-    """A function that opens a Roster over servers, with settings, without starting it; each is closed in the end."""
+    """A function that opens a Roster over servers, with settings, without starting it; each is closed in the end.
+
+    more: servers elsewhere, their entries by name.
+    """
     with ExitStack() as stack:
 
-        def open_one(*servers: Scripted, **settings: Any) -> Roster:
-            entries = {server.name: server.entry() for server in servers}
+        def open_one(*servers: Scripted, more: Mapping[str, Any] | None = None, **settings: Any) -> Roster:
+            entries = {server.name: server.entry() for server in servers} | dict(more or {})
             config = read_config(json.dumps({"mcpServers": entries, **settings}))
             assert not config.problems
             return stack.enter_context(open_roster(config, home))
@@ -45,6 +50,11 @@ def opening(home: Home) -> Iterator[Open]:
 def ids(reply: CallToolResult) -> list[str]:
     """The cards of a draft."""
     return [starter["id"] for starter in reply.structured_content["starters"]]
+
+
+def outcomes(roster: Roster) -> list[tuple[Any, ...]]:
+    """Of every call so far, in order: its card, how it ended, and whether it counts for a draft."""
+    return roster.writer.db.execute("SELECT card, outcome, drafted FROM outcomes ORDER BY number").fetchall()
 
 
 @asynccontextmanager
@@ -76,10 +86,11 @@ def initialize(version: str = "2025-11-25") -> dict[str, Any]:
 
 
 def answer_in(response: httpx2.Response) -> dict[str, Any]:
-    """The JSON-RPC message of a response, plain or as the one event of a stream."""
+    """The JSON-RPC message of a response, plain or as the one event of a stream that says anything."""
     if response.headers["content-type"].startswith("text/event-stream"):
-        (line,) = [line for line in response.text.splitlines() if line.startswith("data:")]
-        return dict(json.loads(line.removeprefix("data:")))
+        said = [line.removeprefix("data:").strip() for line in response.text.splitlines() if line.startswith("data:")]
+        (line,) = filter(None, said)
+        return dict(json.loads(line))
     return dict(response.json())
 
 
@@ -132,3 +143,35 @@ def raw_request(session: Session, method: str, body: bytes = b"") -> bytes:
     headers = {**session.headers, "Host": f"{host.host}:{host.port}", "Content-Length": str(len(body))}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     return f"{method} /mcp HTTP/1.1\r\n{lines}\r\n".encode() + body
+
+
+@asynccontextmanager
+async def cuttable(url: str) -> AsyncIterator[tuple[str, Callable[[], None]]]:
+    """Another way to a server, and how to cut every connection that goes over it; new ones may be made."""
+    there = httpx2.URL(url)
+    open_: set[anyio.CancelScope] = set()
+
+    async def pump(from_: anyio.abc.ByteReceiveStream, to: anyio.abc.ByteSendStream, over: anyio.CancelScope) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async for chunk in from_:
+                await to.send(chunk)
+        over.cancel()
+
+    async def connected(near: anyio.abc.SocketStream) -> None:
+        async with near, await anyio.connect_tcp(there.host, there.port or 80) as far:
+            async with anyio.create_task_group() as group:
+                open_.add(group.cancel_scope)
+                group.start_soon(pump, near, far, group.cancel_scope)
+                group.start_soon(pump, far, near, group.cancel_scope)
+            open_.discard(group.cancel_scope)
+
+    def cut() -> None:
+        for scope in list(open_):
+            scope.cancel()
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    async with listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, connected)
+        port = listener.extra(anyio.abc.SocketAttribute.local_port)
+        yield str(there.copy_with(port=port)), cut
+        group.cancel_scope.cancel()

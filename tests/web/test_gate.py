@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import anyio
 import httpx2
 import pytest
-from fakes import WordEncoder, tool
+from fakes import tool
 from mcp.shared.exceptions import MCPError
 from scripted_backend import DEADLINE_S, Scripted, plainly, until
 from web_client import (
@@ -23,38 +23,14 @@ from web_client import (
     ids,
     initialize,
     opened_by_hand,
-    opening,
     raw_request,
     served,
 )
 
-from roster import app, gate, web
-from roster.config import Home, Mode
+from roster import web
+from roster.config import Mode
 from roster.gate import Rules
 from roster.tokens import Tokens
-
-
-@pytest.fixture(params=["legacy", "auto"])
-def era(request: pytest.FixtureRequest) -> str:
-    """How a client opens its connection: with a handshake and a session, or with neither."""
-    return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def _words(monkeypatch: pytest.MonkeyPatch, encoder: WordEncoder) -> None:
-    monkeypatch.setattr(app, "open_encoder", lambda *_: encoder)
-
-
-@pytest.fixture
-def calendar(tmp_path: Path) -> Scripted:
-    return Scripted(tmp_path, "calendar", rows=CALENDAR)
-
-
-@pytest.fixture
-def opened(home: Home) -> Iterator[Open]:
-    """Open a Roster over these servers, not started yet, with these settings."""
-    with opening(home) as open_one:
-        yield open_one
 
 
 def two(tmp_path: Path) -> tuple[Scripted, Scripted]:
@@ -176,7 +152,7 @@ async def test_what_is_open_for_a_removed_token_is_ended(
     opened: Open, calendar: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream of news, and a call that is not answered yet; those of other tokens go on."""
-    monkeypatch.setattr(gate, "LOOK_AGAIN_S", 0.05)
+    monkeypatch.setattr(web, "LOOK_AGAIN_S", 0.05)
     calendar.says(tools={"add_event": {"do": "hang"}})
     roster = opened(calendar)
     tokens = Tokens(roster.writer.db)
@@ -303,7 +279,7 @@ async def test_foreign_names_and_pages_are_refused_with_the_key_to_mend_it(opene
     assert paged.headers["access-control-allow-origin"] == asked.headers["access-control-allow-origin"] == page
     assert "mcp-session-id" in paged.headers["access-control-expose-headers"].lower()
     assert (lost.status_code, "secret" in lost.text) == (404, False)
-    assert health.json().keys() == {"ok", "version", "servers"}
+    assert health.json().keys() == {"ok", "version", "servers", "sessions"}
 
 
 @pytest.mark.anyio
@@ -354,7 +330,7 @@ async def test_a_client_that_never_reads_is_gone_after_a_while(
     opened: Open, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its session is not held open by an answer that it does not take."""
-    monkeypatch.setattr("roster.gate.SEND_LIMIT_S", 0.1)
+    monkeypatch.setattr("roster.replies.SEND_LIMIT_S", 0.1)
     large = {"content": [{"type": "text", "text": "x" * 9_000_000}]}
     box = Scripted(tmp_path, "box", rows=[tool("large")], tools={"large": {"do": "result", "result": large}})
     roster = opened(box, http={"session_idle_s": 1.5})

@@ -18,15 +18,10 @@ from mcp_types import CallToolResult
 from scripted_backend import Scripted, alive, plainly, until
 from test_canaries import files_of, leaks
 from test_serving import DEADLINE_S, Serving, _until
-from web_client import CALENDAR, HEADERS, NEED, client_at, initialize
+from web_client import HEADERS, NEED, client_at, initialize
 
 from roster import serve, web
 from roster.config import Home
-
-
-@pytest.fixture
-def calendar(tmp_path: Path) -> Scripted:
-    return Scripted(tmp_path, "calendar", rows=CALENDAR)
 
 
 def _where(serving: Serving) -> str:
@@ -37,11 +32,6 @@ def _where(serving: Serving) -> str:
 
     _until(lambda: said() or serving.process.poll() is not None)
     return said()[0].split()[-1]
-
-
-def _secret(serving: Serving) -> str:
-    (secret,) = {word for line in serving.errors for word in line.split() if word.startswith("roster_")}
-    return secret
 
 
 def _served(home: Home, settings: dict[str, Any], *options: str, **environ: str) -> Serving:
@@ -122,15 +112,11 @@ def test_a_second_signal_ends_the_wait(home: Home, calendar: Scripted) -> None:
 
 @pytest.mark.report("punkpeye/mcp-remote#268")
 def test_a_token_is_in_no_log_error_status_or_database(home: Home, run: Run, calendar: Scripted) -> None:
-    """Said once on stderr when it is made, and never again: not by a process that says all it can, not to a client, not
-    in any file. Nor is anything of a query."""
+    """Said once, to whoever makes it, and never again: not by a process that says all it can, not to a client, not in
+    any file. Nor is anything of a query."""
     settings = {"mcpServers": {"calendar": calendar.entry()}, "http": {"require_token": True}}
-    first = _served(home, settings, "--five")
-    try:
-        _where(first)
-        secret = _secret(first)
-    finally:
-        first.ended(first.process.terminate if sys.platform != "win32" else first.process.kill)
+    secret = run("token", "add", "first").out.strip()
+    assert secret.startswith("roster_")
     again = _served(home, settings, "--five", "--verbose")
     said: list[str] = []
     try:
@@ -145,6 +131,7 @@ def test_a_token_is_in_no_log_error_status_or_database(home: Home, run: Run, cal
                 ("", {**known, "Host": f"{secret}.example"}, initialize()),
                 ("", {**known, "Accept": secret}, initialize()),
                 ("", {**known, "Mcp-Session-Id": secret}, initialize()),
+                ("", {**known, "Mcp-Session-Id": "x", "Last-Event-ID": secret}, initialize()),
                 ("", {**known, "Mcp-Protocol-Version": secret}, initialize()),
                 (f"/{secret}", known, initialize()),
             ]:
@@ -169,7 +156,8 @@ def test_a_token_is_in_no_log_error_status_or_database(home: Home, run: Run, cal
 def test_an_address_that_others_reach_needs_a_token_and_says_what_is_missing(
     home: Home, calendar: Scripted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One is made at the first start and shown this once; that nothing is encrypted is said every time."""
+    """On a terminal one is made at the first start and shown this once; elsewhere it would be kept in a log, so there
+    it is said how to make one. That nothing is encrypted is said every time."""
     home.config.write_text(json.dumps({"mcpServers": {"calendar": calendar.entry()}}))
     asked = []
 
@@ -180,13 +168,15 @@ def test_an_address_that_others_reach_needs_a_token_and_says_what_is_missing(
     monkeypatch.setattr(web, "serve_web", serve_nobody)
     serve.serve_http(":0")
     monkeypatch.setattr(serve, "is_loopback", lambda _: False)
-    for _ in range(2):
+    for terminal in (False, True, True):
+        monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         serve.serve_http(":0")
     err = capsys.readouterr().err.splitlines()
-    assert [(rules.token, rules.pages_here) for rules in asked] == [(False, True), (True, False), (True, False)]
-    assert [line.split(" http")[0] for line in err if "serving" in line] == ["roster: serving"] * 3
+    assert [(rules.token, rules.pages_here) for rules in asked] == [(False, True), *[(True, False)] * 3]
+    assert [line.split(" http")[0] for line in err if "serving" in line] == ["roster: serving"] * 4
+    assert len([line for line in err if "`roster token add NAME` makes one" in line]) == 1
     assert len([line for line in err if "shown this once" in line and "roster_" in line]) == 1
-    assert len([line for line in err if "nothing here is encrypted" in line]) == 2
+    assert len([line for line in err if "nothing here is encrypted" in line]) == 3
 
 
 @pytest.mark.parametrize(

@@ -1,19 +1,17 @@
-"""Roster over HTTP, through real sockets: both eras, many clients at once, and none that holds up the others."""
+"""Many clients over HTTP at once: nobody gets what is another's, and none holds up the others."""
 
 from __future__ import annotations
 
-import gc
 import json
 import socket
-import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import anyio
 import httpx2
 import pytest
-from fakes import WordEncoder, tool
+from fakes import tool
 from mcp import Client
 from mcp.shared.subscriptions import ToolsListChanged
 from mcp_types import Implementation, ToolListChangedNotification
@@ -22,127 +20,17 @@ from web_client import (
     CALENDAR,
     NEED,
     Open,
-    Session,
-    alone,
-    answer_in,
     client_at,
-    ids,
-    initialize,
     opened_by_hand,
-    opening,
+    outcomes,
     raw_request,
     served,
 )
 
-from roster import app
-from roster.app import Roster
-from roster.config import Home, Mode
+from roster.config import Mode
 from roster.server import Connection, RosterServer
 from roster.tokens import Tokens
 from roster.web import Visitors
-
-
-@pytest.fixture(params=["legacy", "auto"])
-def era(request: pytest.FixtureRequest) -> str:
-    """How a client opens its connection: with a handshake and a session, or with neither."""
-    return str(request.param)
-
-
-@pytest.fixture(autouse=True)
-def _words(monkeypatch: pytest.MonkeyPatch, encoder: WordEncoder) -> None:
-    monkeypatch.setattr(app, "open_encoder", lambda *_: encoder)
-
-
-@pytest.fixture
-def calendar(tmp_path: Path) -> Scripted:
-    return Scripted(tmp_path, "calendar", rows=CALENDAR)
-
-
-@pytest.fixture
-def opened(home: Home) -> Iterator[Open]:
-    """Open a Roster over these servers, not started yet, with these settings."""
-    with opening(home) as open_one:
-        yield open_one
-
-
-def outcomes(roster: Roster) -> list[tuple[Any, ...]]:
-    return roster.writer.db.execute("SELECT card, outcome, drafted FROM outcomes ORDER BY number").fetchall()
-
-
-# ------------------------------------------------------------------------------------------------ both eras
-
-
-@pytest.mark.anyio
-async def test_a_need_is_drafted_and_called_over_http(opened: Open, calendar: Scripted, era: str) -> None:
-    """The same two tools as on stdio, in both eras; the call counts for its draft."""
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with served(roster := opened(calendar)) as (_, url), client_at(url, era) as client:
-            listed = [each.name for each in (await client.list_tools()).tools]
-            made = await client.call_tool("draft", {"need": NEED})
-            draft_id = made.structured_content["draft_id"]
-            reply = await client.call_tool("call", {"tool": ids(made)[0], "args": {"a": 1}, "draft_id": draft_id})
-            assert (client.protocol_version == "2026-07-28") is (era == "auto")
-
-    assert listed == ["draft", "call"]
-    assert json.loads(reply.content[0].text) == {"tool": "add_event", "arguments": {"a": 1}}
-    assert outcomes(roster) == [("calendar__add_event", "success", 1)]
-
-
-@pytest.mark.anyio
-async def test_a_row_and_a_result_arrive_as_they_came(opened: Open, tmp_path: Path, era: str) -> None:
-    """Transparent mode hands on unknown keys and blocks over HTTP, too, and says that the list can change."""
-    strange = {**tool("t"), "somethingNew": {"deep": [None]}, "_meta": {"a/b": 1}}
-    result = {"content": [{"type": "hologram", "z": 1}], "structuredContent": [1], "new": None}
-    box = Scripted(tmp_path, "box", rows=[strange], tools={"t": {"do": "result", "result": result}})
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with served(opened(box), Mode.TRANSPARENT) as (_, url), httpx2.AsyncClient() as http:
-            if era == "auto":
-                told = (await alone(http, url, "server/discover")).json()["result"]
-                listed = (await alone(http, url, "tools/list")).json()["result"]
-                got = (await alone(http, url, "tools/call", name="box__t")).json()["result"]
-            else:
-                session = Session(http, url)
-                told = answer_in(await session.open())["result"]
-                listed = (await session.ask("tools/list"))["result"]
-                got = (await session.ask("tools/call", name="box__t"))["result"]
-    assert told["capabilities"]["tools"]["listChanged"] is True
-    assert listed["tools"] == [{**strange, "name": "box__t"}]
-    assert {**got, **result} == got
-    assert got.keys() - result.keys() <= {"resultType", "_meta"}
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_client_of_an_older_version_is_served_in_that_version(
-    opened: Open, calendar: Scripted, version: str
-) -> None:
-    """Every version with a handshake, in plain requests."""
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with served(opened(calendar)) as (_, url), httpx2.AsyncClient() as http:
-            session = Session(http, url)
-            result = answer_in(await session.open(version))["result"]
-            rows = (await session.ask("tools/list"))["result"]["tools"]
-    assert result["protocolVersion"] == version
-    assert "calendar" in result["instructions"]
-    assert [row["name"] for row in rows] == ["draft", "call"]
-
-
-@pytest.mark.anyio
-async def test_half_a_character_costs_nobody_an_answer(opened: Open, calendar: Scripted) -> None:
-    """A request with half of an emoji in it is read as on stdio; one that is no JSON is refused."""
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with served(opened(calendar)) as (_, url), httpx2.AsyncClient() as http:
-            session = Session(http, url)
-            await session.open()
-            call = '{"jsonrpc":"2.0","id":"\\ud83d","method":"tools/call","params":{"name":"call","arguments":%s}}'
-            arguments = '{"tool":"calendar__add_event","args":{"at":"\\ud83d!"}}'
-            answer = answer_in(await session.post((call % arguments).encode()))
-            broken = await session.post(b'{"jsonrpc":"2.0","id":"\\ud83d"')
-    assert json.loads(answer["result"]["content"][0]["text"])["arguments"] == {"at": "\ufffd!"}
-    assert broken.status_code == 400
-
-
-# --------------------------------------------------------------------------------------- many at the same time
 
 
 @pytest.mark.anyio
@@ -174,6 +62,47 @@ async def test_clients_without_a_session_are_told_apart_by_who_they_are(opened: 
                 async with client_at(url, secret=token, client_info=info) as client:
                     await client.call_tool("call", {"tool": "calendar__add_event", "draft_id": draft_id})
     assert [drafted for *_, drafted in outcomes(roster)] == [0, 0, 1]
+
+
+@pytest.mark.anyio
+async def test_eight_clients_with_twenty_five_calls_each_get_their_own_answers(
+    opened: Open, calendar: Scripted
+) -> None:
+    """All at once over one server, of both eras, each with its token. Every answer is that of the call it is for, every
+    call counts for its own draft, and another client's draft is nobody's."""
+    roster = opened(calendar)
+    secrets = [Tokens(roster.writer.db).add(f"t{n}", 1.0) for n in range(8)]
+    drafts: dict[int, str] = {}
+    every = anyio.Event()
+
+    async def use(url: str, n: int) -> None:
+        async with client_at(url, "auto" if n % 2 else "legacy", secrets[n]) as client:
+            drafts[n] = (await client.call_tool("draft", {"need": NEED})).structured_content["draft_id"]
+            if len(drafts) == 8:
+                every.set()
+            await every.wait()
+
+            async def call(i: int) -> None:
+                args = {"who": n, "i": i, "text": f"{n}.{i} " * 200}
+                wanted = {"tool": "calendar__add_event", "args": args, "draft_id": drafts[n]}
+                reply = await client.call_tool("call", wanted)
+                assert json.loads(reply.content[0].text)["arguments"] == args
+
+            async with anyio.create_task_group() as group:
+                for i in range(25):
+                    group.start_soon(call, i)
+            other = {"tool": "calendar__list_events", "draft_id": drafts[(n + 2) % 8]}
+            assert not (await client.call_tool("call", other)).is_error
+
+    with plainly(), anyio.fail_after(2 * DEADLINE_S):
+        async with served(roster, token=True) as (_, url), anyio.create_task_group() as group:
+            for n in range(8):
+                group.start_soon(use, url, n)
+    assert len(set(drafts.values())) == 8
+    assert sorted(outcomes(roster)) == [
+        *[("calendar__add_event", "success", 1)] * 200,
+        *[("calendar__list_events", "success", 0)] * 8,
+    ]
 
 
 def test_visitors_are_forgotten_when_idle_and_never_too_many() -> None:
@@ -369,85 +298,3 @@ async def test_clients_that_do_not_listen_keep_no_other_from_hearing(
             group.start_soon(server._list_changed)
             await every.wait()
             group.cancel_scope.cancel()
-
-
-@pytest.mark.anyio
-async def test_one_session_too_many_is_refused(opened: Open, calendar: Scripted) -> None:
-    """Until another one has ended."""
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with served(opened(calendar, http={"max_sessions": 1})) as (_, url), httpx2.AsyncClient() as http:
-            first = await opened_by_hand(url, http)
-            refused = await Session(http, url).open()
-            ended = await http.delete(url, headers=first.headers)
-            let_in = await Session(http, url).open()
-    assert (refused.status_code, ended.status_code, let_in.status_code) == (503, 200, 200)
-
-
-@pytest.mark.anyio
-@pytest.mark.parametrize("how", ["idle", "ended"])
-async def test_a_session_that_is_over_leaves_nothing_behind(opened: Open, calendar: Scripted, how: str) -> None:
-    """One that nobody uses any more, and one that its client ended: its id is unknown, its drafts are gone."""
-    settings = {"session_idle_s": 0.1} if how == "idle" else {}
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with served(opened(calendar, http=settings)) as (site, url), httpx2.AsyncClient() as http:
-            lasting = {id(each) for each in site.server._connections}
-            session = Session(http, url)
-            response = await session.post(initialize())
-            session.headers["Mcp-Session-Id"] = response.headers["mcp-session-id"]
-            drafts = [weakref.ref(each.drafts) for each in site.server._connections if id(each) not in lasting]
-            if how == "ended":
-                await http.delete(url, headers=session.headers)
-            await until(lambda: len(site.server._connections) == len(lasting))
-            after = await session.post({"jsonrpc": "2.0", "id": 2, "method": "tools/list"})
-            gc.collect()
-            left = [draft for draft in drafts if draft() is not None]
-    assert after.status_code == 404
-    assert left == []
-
-
-@pytest.mark.anyio
-async def test_streams_that_would_never_end_are_ended_properly(opened: Open, calendar: Scripted) -> None:
-    """A subscription with its result, a session's own stream without an error, and a request that is not answered yet
-    with status 503."""
-    calendar.says(tools={"add_event": {"do": "hang"}})
-    ended: list[str] = []
-    responses: list[httpx2.Response] = []
-    with plainly(), anyio.fail_after(DEADLINE_S):
-        async with (
-            served(opened(calendar, http={"stop_grace_s": 0.1}), Mode.TRANSPARENT) as (site, url),
-            httpx2.AsyncClient(timeout=DEADLINE_S) as http,
-            client_at(url) as client,
-        ):
-            listening = anyio.Event()
-
-            async def listen_on() -> None:
-                async with client.listen(tools_list_changed=True) as stream:
-                    listening.set()
-                    async for _ in stream:
-                        pass
-                ended.append("subscription")
-
-            async def stay() -> None:
-                session = await opened_by_hand(url, http)
-                async with http.stream("GET", url, headers=session.headers) as response:
-                    staying.set()
-                    await response.aread()
-                ended.append("stream")
-
-            async def hang() -> None:
-                responses.append(await alone(http, url, "tools/call", name="calendar__add_event"))
-
-            staying = anyio.Event()
-            async with anyio.create_task_group() as group:
-                group.start_soon(listen_on)
-                group.start_soon(stay)
-                await listening.wait()
-                await staying.wait()
-                site.server.stop_calls()
-                await until(lambda: ended == ["subscription"])
-                group.start_soon(hang)
-                await until(calendar.calls)
-                site.gate.end()
-    assert sorted(ended) == ["stream", "subscription"]
-    assert responses[0].status_code == 503
-    assert "Roster is stopping" in responses[0].json()["error"]["message"]
