@@ -92,7 +92,6 @@ PLATFORM: Mapping[FailureKind, Failure] = {
 _BY_CAUSE = {
     Cause.TIMEOUT: FailureKind.TIMEOUT,
     Cause.DISCONNECTED: FailureKind.UNAVAILABLE,
-    Cause.FORGOTTEN: FailureKind.UNAVAILABLE,
     Cause.UNREACHABLE: FailureKind.UNAVAILABLE,
     Cause.MALFORMED: FailureKind.ERROR,
     Cause.REJECTED: FailureKind.INVALID_INPUT,

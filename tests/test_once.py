@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 import anyio
 import pytest
+from anyio.abc import ByteStream, SocketAttribute
 from asgi import listening
 from fakes import tool
 from remote_backend import Remote, Reply, error_of, event, events, over_http, result_of, words
@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from roster.backends import backend, exchange, link
 from roster.config import Home
 from roster.failures import failure_of
-from roster.outcomes import Cause
+from roster.outcomes import Cause, Outcome, classify
 
 pytestmark = pytest.mark.anyio
 
@@ -95,7 +95,7 @@ async def test_a_call_is_carried_out_once_whatever_is_answered_afterwards(home: 
 
 
 class Relay:
-    """A port that hands on to another one; when `cutting`, it hangs up instead of handing an answer back."""
+    """A port that hands on to another one; while `cutting`, it hangs up instead of handing an answer back."""
 
     def __init__(self, address: str) -> None:
         self._to = urlsplit(address)
@@ -103,26 +103,27 @@ class Relay:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[str]:
-        door = await asyncio.start_server(self._hand_on, "127.0.0.1", 0)
-        async with door:
-            yield f"http://127.0.0.1:{door.sockets[0].getsockname()[1]}"
-
-    async def _hand_on(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        answers, requests = await asyncio.open_connection(self._to.hostname, self._to.port)
-        async with anyio.create_task_group() as group:
-            group.start_soon(self._pump, reader, requests, False)
-            await self._pump(answers, writer, True)
+        door = await anyio.create_tcp_listener(local_host="127.0.0.1")
+        async with door, anyio.create_task_group() as group:
+            group.start_soon(door.serve, self._hand_on)
+            yield f"http://127.0.0.1:{door.extra(SocketAttribute.local_port)}"
             group.cancel_scope.cancel()
-        for end in (writer, requests):
-            end.close()
-            with contextlib.suppress(OSError):
-                await end.wait_closed()
 
-    async def _pump(self, source: asyncio.StreamReader, to: asyncio.StreamWriter, back: bool) -> None:
-        with contextlib.suppress(OSError):
-            while (data := await source.read(65536)) and not (back and self.cutting):
-                to.write(data)
-                await to.drain()
+    async def _hand_on(self, near: ByteStream) -> None:
+        far = await anyio.connect_tcp(str(self._to.hostname), int(self._to.port or 0))
+        async with near, far, anyio.create_task_group() as group:
+
+            async def pump(source: ByteStream, to: ByteStream) -> None:
+                with contextlib.suppress(anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError):
+                    while True:
+                        data = await source.receive()
+                        if source is far and self.cutting:
+                            break
+                        await to.send(data)
+                group.cancel_scope.cancel()
+
+            group.start_soon(pump, near, far)
+            group.start_soon(pump, far, near)
 
 
 async def test_a_call_whose_connection_is_cut_is_not_sent_over_another_one(home: Home, remote: Remote) -> None:
@@ -200,6 +201,7 @@ async def test_a_forgotten_session_is_opened_anew_however_the_server_says_so(
     assert remote.done == [{"n": 1}, {"n": 3}]
     assert remote.asked.count("tools/call") == 4
     assert remote.asked.count("initialize") == 3
+    assert classify(refused.report) is Outcome.TRANSPORT
     failure = failure_of(refused.report, {})
     assert failure is not None
     assert (failure.kind, failure.retryable, failure.partial, failure.person) == ("unavailable", True, True, False)
