@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 import re
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import mcp_types as types
-from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
+
+from roster.streams import StreamAround
 
 __all__ = ["MendedStream", "mended", "mended_body"]
 
@@ -72,36 +72,10 @@ def mended_body(body: bytes) -> bytes:
         return body
 
 
-class MendedStream:
+class MendedStream(StreamAround):
     """A read stream whose unreadable items are mended where they can be."""
-
-    def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
-        self._inner = inner
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)  # `last_context`, on the streams that carry it
 
     async def receive(self) -> SessionMessage | Exception:
         """The next item."""
-        item = await self._inner.receive()
+        item = await super().receive()
         return mended(item) if isinstance(item, Exception) else item
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._inner.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        item = await self._inner.__anext__()
-        return mended(item) if isinstance(item, Exception) else item
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)

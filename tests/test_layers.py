@@ -22,7 +22,7 @@ REPOSITORY = Path(__file__).parents[1]
 # A module imports only from rows above its own; a folder counts as one module.
 LAYERS = """
 errors
-addresses words vectors outcomes jsonc terminal arguments waits uptime
+streams addresses words vectors outcomes jsonc terminal arguments waits uptime
 cards failures errorlikeness ratings evidence mended adapter dwell
 declared errortexts passages weights contracts review
 answers origins
@@ -59,6 +59,7 @@ ROW = {module: row for row, modules in enumerate(LAYERS) for module in modules.s
 # Who alone may know an outside library.
 ALONE = {
     "mcp": {
+        "streams",
         "backends",
         "mended",
         "rawanswers",

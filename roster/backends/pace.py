@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
-from types import TracebackType
-from typing import Any, Self
 
 import anyio
 from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
+
+from roster.streams import StreamAround
 
 __all__ = ["PacedStream"]
 
@@ -28,7 +28,7 @@ REST_S = 0.003
 """The rest after a stretch of a flood, which so gets a tenth of the time: enough to hear what else is said in it."""
 
 
-class PacedStream:
+class PacedStream(StreamAround):
     """A read stream that rests now and then where the one who writes does not."""
 
     def __init__(
@@ -37,13 +37,10 @@ class PacedStream:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = anyio.sleep,
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._clock, self._sleep = clock, sleep
         self._begun = 0.0  # this stretch
         self._unreadable = 0  # lines in it
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)  # `last_context`, on the streams that carry it
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message, after a rest if one is due."""
@@ -52,7 +49,7 @@ class PacedStream:
             await self._sleep(REST_S if self._unreadable > STRAY else 0)
             now = self._clock()
             self._begin(now)
-        item = await self._inner.receive()
+        item = await super().receive()
         if isinstance(item, Exception):
             self._unreadable += 1
         elif (then := self._clock()) - now > WAITED_S:
@@ -61,25 +58,3 @@ class PacedStream:
 
     def _begin(self, now: float) -> None:
         self._begun, self._unreadable = now, 0
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._inner.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def __aenter__(self) -> Self:
-        await self._inner.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> bool | None:
-        return await self._inner.__aexit__(kind, error, trace)
