@@ -98,8 +98,8 @@ class Roster:
                 async with self.pool.running():
                     yield self
             finally:
-                group.cancel_scope.cancel()
                 await self.caller.scribe.finish()
+                group.cancel_scope.cancel()
 
     async def keep_indexed(self) -> None:
         """Read the skills, load the encoder, then embed what arrives, for as long as this runs. Nothing that goes wrong

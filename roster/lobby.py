@@ -32,7 +32,7 @@ from roster.offers import announced
 from roster.rawanswers import as_dict
 from roster.servernotes import ServerNotes
 from roster.welcome import new_server
-from roster.wires import standard_wires
+from roster.wires import LineWriter, standard_wires
 
 if TYPE_CHECKING:
     from roster.server import Connection, RosterServer
@@ -91,6 +91,7 @@ class Lobby:
         self._server.middleware.append(self._receive)
         self._session: ServerSession | None = None
         self._group: anyio.abc.TaskGroup | None = None
+        self._write: object = None
         self._connection: Connection | None = None
         self._behind: RosterServer | None = None
         self._waiting, self._opened, self._over = anyio.Event(), anyio.Event(), anyio.Event()
@@ -100,6 +101,7 @@ class Lobby:
         async with anyio.create_task_group() as group:
             group.start_soon(self._open)
             async with standard_wires() as (read, write):
+                self._write = write
                 await self._server.run(_PatientStream(read, self), write, self._server.create_initialization_options())
             self._over.set()
 
@@ -110,10 +112,12 @@ class Lobby:
             await anyio.sleep(LAST_WORD_S)
 
     async def close(self) -> None:
-        """Stop the backends and wait for their children to end."""
+        """Stop the backends and wait for their children to end; then let what was answered reach the client."""
         if self._behind is not None:
             await self._behind.roster.pool.close()
             await self._behind.roster.caller.scribe.finish()
+        if isinstance(self._write, LineWriter):
+            await self._write.leave()
 
     @asynccontextmanager
     async def _lifespan(self, _: Server[Any]) -> AsyncIterator[None]:

@@ -60,7 +60,9 @@ class Scribe:
     async def _catch_up(self) -> None:
         async with self._pen:
             while self._waiting:
-                await self._write(self._waiting.popleft())
+                # Who ends this in the middle of one would let the process end before a thread has written it.
+                with anyio.CancelScope(shield=True):
+                    await self._write(self._waiting.popleft())
 
     async def _write(self, ended: Ended) -> None:
         # A twentieth of a millisecond, half of what it takes to have another thread do it. But where another writes,

@@ -108,6 +108,6 @@ async def _stop_on_signal(lobby: Lobby) -> None:
         async for _ in signals:
             with anyio.move_on_after(STOP_LIMIT_S):
                 await lobby.close()
-            # A thread waits in read(0) for the client's next line, and nothing can interrupt that: not a
-            # cancellation, not the end of the interpreter. The children are gone and every write is committed.
+            # Where stdin is no pipe, a thread waits in read(0) for the client's next line, and nothing can interrupt
+            # that: not a cancellation, not the end of the interpreter. The children are gone, every write is committed.
             os._exit(0)

@@ -188,7 +188,7 @@ class RosterServer:
         voice = Voice(connection, ctx)
         token = requester.set(voice)
         try:
-            if connection.ready and ctx.method == "tools/call" and _is_plain(ctx.params):
+            if connection.ready and not voice.modern and ctx.method == "tools/call" and _is_plain(ctx.params):
                 # For the SDK there is nothing to check in it, and its answer leaves unread anyway.
                 return await self._calling(ctx, ctx.params["name"], ctx.params.get("arguments"))
             return await self._on_behalf(voice, ctx, partial(_answered_raw, call_next))
@@ -202,7 +202,8 @@ class RosterServer:
             self._first_request.set()
             if ctx.method == "notifications/initialized":
                 result = await call_next(ctx)
-                await self.forwarder.ready(connection)
+                if not voice.modern:  # there is no handshake in the newer era, whatever a client sends
+                    await self.forwarder.ready(connection)
                 return result
             if voice.modern and voice.log_level:
                 await self.forwarder.levels.at_least(voice.log_level)

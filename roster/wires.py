@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import stat
 import sys
@@ -24,6 +25,8 @@ from mcp.shared.message import SessionMessage
 from pydantic_core import from_json
 
 __all__ = ["LineReader", "LineWriter", "can_wire", "standard_wires"]
+
+log = logging.getLogger(__name__)
 
 CHUNK_BYTES = 64 * 1024
 AHEAD_BYTES = 1024 * 1024
@@ -122,6 +125,7 @@ class LineReader:
             self._parts.append(chunk[begin:] if begin else chunk)
             self._partly += len(chunk) - begin
             if self._partly > MAX_LINE_BYTES:
+                log.warning("a line of more than %d MB is taken for the end of a connection", MAX_LINE_BYTES >> 20)
                 self._parts = []
                 self.close()
 
@@ -197,8 +201,12 @@ class LineReader:
         self.close()
 
 
+def _line(item: SessionMessage) -> bytes:
+    return item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
+
+
 class LineWriter:
-    """A write stream of messages over a descriptor that does not block. Any number of tasks write.
+    """A write stream of messages over a descriptor, which does not block meanwhile. Any number of tasks write.
 
     A message is either not written at all or whole, whatever becomes of the task that sent it.
     """
@@ -206,6 +214,8 @@ class LineWriter:
     def __init__(self, fd: int, on_broken: Callable[[], None] | None = None) -> None:
         """on_broken: told once when nobody is there to read any more."""
         self._fd = fd
+        self._blocking = os.get_blocking(fd)
+        os.set_blocking(fd, False)
         self._on_broken = on_broken
         self._loop = asyncio.get_running_loop()
         self._rest: deque[memoryview] = deque()
@@ -221,13 +231,12 @@ class LineWriter:
         """
         if self._closed:
             raise anyio.ClosedResourceError
-        line = item.message.model_dump_json(by_alias=True, exclude_unset=True).encode("utf-8", "replace") + b"\n"
         if self._unread > AHEAD_BYTES or self._turn.locked():
             async with self._turn:
                 await self.drained()
-                self._put(line)
+                self._put(_line(item))
         else:
-            self._put(line)
+            self._put(_line(item))
         await self.drained()
         if self._broken:
             raise anyio.BrokenResourceError
@@ -285,12 +294,20 @@ class LineWriter:
         """Take no more. What was sent still leaves, and the descriptor stays open."""
         self._closed = True
 
+    async def leave(self) -> None:
+        """Let what was sent leave, for a while, and forget the rest. The descriptor is then as it was before."""
+        with anyio.move_on_after(LAST_WORDS_S, shield=True):
+            await self.drained()
+        self.let_go()
+
     def let_go(self) -> None:
-        """Forget what has not left."""
+        """`leave`, without the while."""
         self._closed = True
         if self._rest:
             self._loop.remove_writer(self._fd)
         self._forget()
+        with suppress(OSError):
+            os.set_blocking(self._fd, self._blocking)
 
     def _forget(self) -> None:
         self._rest.clear()
@@ -332,21 +349,17 @@ async def standard_wires() -> AsyncIterator[tuple[Any, Any]]:
         return
     sys.stdout.flush()
     in_, out = os.dup(0), os.dup(1)
-    blocking = os.get_blocking(out)
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    os.set_blocking(out, False)
-    reader, writer = LineReader(in_), LineWriter(out)
+    reader = LineReader(in_)
+    writer = LineWriter(out, on_broken=reader.close)  # nobody is there to be answered
     try:
         yield reader, writer
     finally:
         reader.close()
-        with anyio.move_on_after(LAST_WORDS_S, shield=True):
-            await writer.drained()
-        writer.let_go()
+        await writer.leave()
         with suppress(OSError):
-            os.set_blocking(out, blocking)
             os.dup2(in_, 0)
             os.dup2(out, 1)
         os.close(in_)

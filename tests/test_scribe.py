@@ -99,6 +99,18 @@ async def test_what_waits_does_not_grow_without_end(told: Told, scribe: Scribe) 
         group.cancel_scope.cancel()
 
 
+async def test_who_ends_it_waits_for_what_is_being_written(told: Told, scribe: Scribe) -> None:
+    """A process that ended before the thread has done it would lose the record."""
+    told.held = True
+    async with anyio.create_task_group() as group:
+        await running(scribe, group)
+        await scribe.record(1)  # type: ignore[arg-type]
+        await anyio.wait_all_tasks_blocked()
+        group.cancel_scope.cancel()
+        threading.Timer(0.1, told.free.set).start()
+    assert told.written == [1]
+
+
 async def test_at_the_end_what_is_left_is_written(told: Told, scribe: Scribe) -> None:
     """Also what ended a moment before."""
     async with anyio.create_task_group() as group:

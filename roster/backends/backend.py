@@ -24,6 +24,7 @@ from roster.backends.backoff import pause_s
 from roster.backends.exchange import Answer, exchange
 from roster.backends.flights import Flights
 from roster.backends.link import Link, Progress, open_link
+from roster.backends.pings import Pings
 from roster.backends.switchboard import Switchboard
 from roster.backends.transports import (
     CONNECTION_CLOSED,
@@ -101,6 +102,7 @@ class Backend:
         self._turns = Turns(spec.max_concurrency)
         self._link: Link | None = None
         self._repeatable: frozenset[str] = frozenset()
+        self._pings = Pings()
         self._stop = anyio.Event()
         self._relist = False
         self._attention = anyio.Event()
@@ -352,7 +354,7 @@ class Backend:
         turns.present += 1
         remote = self.spec.transport is not Transport.STDIO
         repeatable = method != "tools/call" or params.get("name") in self._repeatable
-        work = partial(exchange, self._usable, send, remote=remote, repeatable=repeatable)
+        work = partial(exchange, self._usable, send, remote=remote, repeatable=repeatable, pings=self._pings)
         try:
             if turns.limited and method == "tools/call":
                 attempts = self._attempts

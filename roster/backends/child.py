@@ -38,7 +38,6 @@ async def child_streams(
         child = await to_thread.run_sync(_start, command, env, cwd, stderr)
     assert child.stdin is not None
     assert child.stdout is not None
-    os.set_blocking(child.stdin.fileno(), False)
     reader = LineReader(child.stdout.fileno())
     # One that reads no more answers no more, whether it has ended or not.
     writer = LineWriter(child.stdin.fileno(), on_broken=reader.close)

@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from roster.answers import seconds_of
 from roster.backends.link import Link, about_session
+from roster.backends.pings import Pings
 from roster.backends.transports import CONNECTION_CLOSED, HttpRefusal, http_refusal
 from roster.outcomes import CallReport, Cause
 
@@ -44,11 +45,13 @@ async def exchange(
     *,
     remote: bool,
     repeatable: bool,
+    pings: Pings,
 ) -> Answer:
     """What came of a request. Never raises for what a backend does.
 
     usable: an open link, or None when there is none to be had. send: makes the request over it. remote: it is no child
     process, so the server may have forgotten the session. repeatable: sent twice, it does no more than sent once.
+    pings: what this server's pings have shown.
     """
     begun = anyio.current_time()
     refusal = HttpRefusal()
@@ -61,9 +64,12 @@ async def exchange(
 
     for attempt in (1, 2):
         link = await usable()
-        if link is not None and remote and not repeatable and link.silent_s > QUIET_S:
-            if await link.forgotten():
+        # Others who wait for their answers over it are no worse off for one call more.
+        if link is not None and remote and not repeatable and link.silent_s > QUIET_S and not len(link.flights):
+            if await pings.forgotten(link) and not len(link.flights):
                 link.close()
+                if (link := await usable()) is not None:
+                    await pings.learn(link)
             link = await usable()
         if link is None:
             return Answer(report(Cause.UNREACHABLE))
@@ -73,7 +79,7 @@ async def exchange(
         except TimeoutError as error:
             return Answer(report(Cause.TIMEOUT, error=error))
         except MCPError as error:
-            if remote and about_session(error, refusal.status) and await link.forgotten():
+            if remote and about_session(error, refusal.status) and await pings.forgotten(link, refusal.status):
                 link.close()
                 if attempt == 1 and repeatable:
                     continue

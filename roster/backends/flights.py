@@ -53,6 +53,10 @@ class Flights:
         self._flights: list[Flight] = []
         self._questions = 0
 
+    def __len__(self) -> int:
+        """How many."""
+        return len(self._flights)
+
     @contextmanager
     def one_more(self, limit_s: float) -> Iterator[Flight]:
         """A flight for as long as the context lasts. Its scope is cancelled when it hears nothing for `limit_s`."""

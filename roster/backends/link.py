@@ -178,10 +178,10 @@ class Link:
         who = requester.get()
         return _without_envelope(result) if who is not None and not who.modern else result
 
-    async def forgotten(self) -> bool:
+    async def forgotten(self) -> bool | None:
         """Whether a remote server does not know this session any more: what it says to a ping is about nothing else.
 
-        The newer era has no sessions. A server that does not answer, or knows no ping, is given the benefit of doubt.
+        None: it does not answer a ping. The newer era has no sessions.
         """
         if self.modern or self.closed:
             return False
@@ -190,7 +190,9 @@ class Link:
                 await self.request("ping", {}, PING_S)
             except MCPError as error:
                 return error.code != types.METHOD_NOT_FOUND and about_session(error, refusal.status)
-            except (TimeoutError, anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, OSError):
+            except TimeoutError:
+                return None
+            except (anyio.ClosedResourceError, anyio.BrokenResourceError, RuntimeError, OSError):
                 return False
         return False
 
