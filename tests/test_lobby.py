@@ -1,14 +1,25 @@
-"""The handshake is answered before there is a Roster; a Roster that then cannot be opened ends the process in words."""
+"""How serving on stdin and stdout ends where it cannot go on: no Roster can be opened, or the client has gone."""
 
 from __future__ import annotations
 
 import json
+import time
+from contextlib import suppress
 
 from fakes import python
 
 from roster.config import Home
 
 END_S = 60
+PARAMS = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
+INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": PARAMS}
+SERVE = """
+import sys
+from roster.cli import main
+
+sys.argv = ["roster", "serve"]
+main()
+"""
 BROKEN = """
 import sys
 import roster.app
@@ -27,9 +38,8 @@ main()
 def test_a_roster_that_cannot_be_opened_ends_the_process_in_words(home: Home) -> None:
     """Although its client still has its end open: to wait for ever for an answer would be worse."""
     home.config.write_text('{"mcpServers": {}}', encoding="utf-8")
-    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "0"}}
     asked = [
-        {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params},
+        INITIALIZE,
         {"jsonrpc": "2.0", "method": "notifications/initialized"},
         {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
     ]
@@ -44,3 +54,30 @@ def test_a_roster_that_cannot_be_opened_ends_the_process_in_words(home: Home) ->
     finally:
         process.kill()
         process.communicate()
+
+
+def test_a_client_that_reads_no_more_ends_the_process(home: Home) -> None:
+    """Although it goes on asking: nothing is carried out that nobody can be told of."""
+    home.config.write_text('{"mcpServers": {}}', encoding="utf-8")
+    process = python(SERVE, environ={"ROSTER_HOME": str(home.folder)})
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
+        assert json.loads(process.stdout.readline())["id"] == 1
+        process.stdout.close()
+        with suppress(BrokenPipeError):
+            for n in range(2, 100):
+                process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": n, "method": "tools/list"}) + "\n")
+                process.stdin.flush()
+                if process.poll() is not None:
+                    break
+                time.sleep(0.1)
+        assert process.wait(END_S) == 0
+    finally:
+        process.kill()
+        with suppress(BrokenPipeError):
+            process.stdin.close()  # type: ignore[union-attr]
+        process.wait()
+        process.stderr.close()  # type: ignore[union-attr]

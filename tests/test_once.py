@@ -247,6 +247,72 @@ async def test_a_server_that_knows_no_ping_keeps_its_session(
     assert remote.done == [{"n": 1}]
 
 
+@pytest.mark.parametrize("status", [400, 404])
+async def test_pings_that_fail_whatever_the_session_are_not_believed_twice(
+    home: Home, remote: Remote, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """The first costs a new session, whose ping shows that it meant nothing; a server of that kind keeps what it has
+    from then on. That it does not know the session any more is then believed when it says so of a call."""
+    monkeypatch.setattr(exchange, "QUIET_S", 0.0)
+    remote.pinged = lambda _: Response(status_code=status)
+
+    async with over_http(home, remote) as web:
+        for n in range(4):
+            assert (await web.call("write", {"n": n})).report.cause is Cause.ANSWERED
+        assert (remote.asked.count("initialize"), remote.asked.count("ping")) == (2, 2)
+        remote.unknown = UNKNOWN["404 without a word"]
+        remote.forgets()
+        assert (await web.call("write", {"n": 4})).report.cause is Cause.FORGOTTEN
+        assert (await web.call("write", {"n": 5})).report.cause is Cause.ANSWERED
+    assert remote.done == [{"n": n} for n in (0, 1, 2, 3, 5)]
+
+
+async def test_a_ping_that_is_never_answered_is_waited_for_once(
+    home: Home, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After that nobody asks it again."""
+    monkeypatch.setattr(exchange, "QUIET_S", 0.0)
+    monkeypatch.setattr(link, "PING_S", 0.1)
+
+    async def waits() -> AsyncIterator[str]:
+        await anyio.sleep_forever()
+        yield ""
+
+    remote.pinged = lambda _: StreamingResponse(waits(), media_type="text/event-stream")
+    async with over_http(home, remote) as web:
+        for n in range(3):
+            assert (await web.call("write", {"n": n})).report.cause is Cause.ANSWERED
+    assert (remote.asked.count("ping"), remote.asked.count("initialize")) == (1, 1)
+
+
+async def test_who_waits_for_an_answer_is_not_cut_off_to_look_for_a_session(
+    home: Home, remote: Remote, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While a call is under way, the connection is in use and no question of its soundness is asked."""
+    monkeypatch.setattr(exchange, "QUIET_S", 0.0)
+    go, answers = anyio.Event(), []
+
+    async def waits(id_: Any) -> AsyncIterator[str]:
+        await go.wait()
+        yield event(result_of(id_))
+
+    plainly = remote.after
+    async with over_http(home, remote) as web, anyio.create_task_group() as group:
+        remote.after = lambda id_: StreamingResponse(waits(id_), media_type="text/event-stream")
+
+        async def long() -> None:
+            answers.append(await web.call("write", {"n": 1}))
+
+        group.start_soon(long)
+        await until(lambda: remote.done == [{"n": 1}])
+        asked = remote.asked.count("ping")
+        remote.after = plainly
+        assert (await web.call("write", {"n": 2})).report.cause is Cause.ANSWERED
+        assert remote.asked.count("ping") == asked
+        go.set()
+    assert [answer.report.cause for answer in answers] == [Cause.ANSWERED]
+
+
 async def test_a_tool_that_speaks_of_sessions_costs_no_other_call_its_answer(home: Home, remote: Remote) -> None:
     """The connection is as good as it was: what the tool said is passed on, and the call beside it goes on."""
     go, answers = anyio.Event(), []

@@ -210,6 +210,17 @@ async def test_a_reader_that_has_gone_is_an_error_to_whoever_sends(pipe: tuple[i
         await writer.send(note(4))
 
 
+async def test_a_descriptor_is_left_as_it_was(pipe: tuple[int, int]) -> None:
+    """Others may use the same pipe after us, and expect to wait."""
+    writer, reader = LineWriter(pipe[1]), LineReader(pipe[0])
+    assert os.get_blocking(pipe[1]) is False
+    await writer.send(note(1))
+    await writer.leave()
+    assert os.get_blocking(pipe[1]) is True
+    assert number(await reader.receive()) == 1
+    reader.close()
+
+
 def test_only_pipes_and_sockets_are_waited_for(pipe: tuple[int, int]) -> None:
     """The event loop cannot wait for a file, nor for a descriptor that is none."""
     one, other = socket.socketpair()
