@@ -62,7 +62,7 @@ class Called:
     def words(self) -> str:
         """What to tell a caller when the backend itself said nothing."""
         if self.answer.report.cause is Cause.LIMITED:
-            return f"{self.card.server} was not asked (limit): it has as many calls as it takes; try again later"
+            return f"{self.card.server} was not asked (limit): as many calls as it may have are under way; wait for one"
         kind = str(self.failure.kind) if self.failure else "error"
         seconds = self.answer.report.latency_ms / 1000
         return f"{self.card.server} gave no answer to {self.card.name} ({kind}, after {seconds:.1f} s)"

@@ -61,7 +61,7 @@ def serve_http(address: str, *, five: bool = False, transparent: bool = False) -
                 made = tokens.first(time.time()) if sys.stderr.isatty() else None
                 none = not tokens.all()
             if made is not None:
-                _say(f"a bearer token was made, named {FIRST!r}; it is shown this once and kept nowhere: {made}")
+                _say(f"a bearer token was made, named {FIRST!r}; it is shown this once: {made}")
             if none:
                 _say("there is no token yet, so nobody can come in: `roster token add NAME` makes one")
         if exposed:

@@ -161,7 +161,9 @@ def _print_status(seen: dict[str, Any], config: Config, console: Console) -> Non
     console.print(table)
     covered = f"{index['count']} cards, encoder {index['encoder'][:8]}" if index else "not made yet (roster reindex)"
     console.print(
-        plain(f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls recorded")
+        plain(
+            f"{seen['cards']} cards, {len(seen['quarantined'])} quarantined, {seen['calls']} calls counted in ratings"
+        )
     )
     if (skills := seen["skills"])["cards"]:
         asked = f", {len(skills['by_id_only'])} of them by id only" if skills["by_id_only"] else ""

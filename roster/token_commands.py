@@ -38,7 +38,10 @@ def add(name: str, servers: str | None, *, out: Out) -> None:
     if out is not None:
         out({"name": name, "servers": seen, "token": secret})
         return
-    print(f"roster: {name} sees {_said(seen)}; this token is shown once and kept nowhere", file=sys.stderr)
+    print(
+        f"roster: {name} sees {_said(seen)}; this token is shown once; what is kept cannot be turned back into it",
+        file=sys.stderr,
+    )
     print(secret)
 
 

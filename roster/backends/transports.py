@@ -46,6 +46,8 @@ log = logging.getLogger(__name__)
 
 STDERR_LIMIT_BYTES = 1_000_000
 CONNECTION_CLOSED = -32000
+MAX_REDIRECTS = 2
+"""From `/mcp` to `/mcp/`, and to another name once; more is a loop, in which a call would be sent over and over."""
 GOODBYE_S = 1.0
 """So long a remote server may take to end a session."""
 MAX_EVENT_BYTES = 128 * 1024 * 1024
@@ -214,7 +216,12 @@ async def _remote(spec: ServerSpec, environ: Mapping[str, str], transport: Trans
     hooks = {"response": [_note_refusal, session.note]}
     trusted = await to_thread.run_sync(_trusted)
     async with httpx2.AsyncClient(
-        headers=headers, timeout=timeout, follow_redirects=True, event_hooks=hooks, verify=trusted
+        headers=headers,
+        timeout=timeout,
+        follow_redirects=True,
+        max_redirects=MAX_REDIRECTS,
+        event_hooks=hooks,
+        verify=trusted,
     ) as client:
         opened = streamable_http_client(
             url, http_client=client, terminate_on_close=False, max_sse_event_size=MAX_EVENT_BYTES

@@ -158,7 +158,9 @@ def _print_init(done: Import, roots: list[tuple[Path, int]], config: str, writte
         say("The file now holds keys as your clients had them, readable by you alone; ${VAR} references work as well.")
     if _lists_all(done.text or _text_of(Path(config))):
         say(f"{_EVERY_TOOL} {_TWO_TOOLS}")
-    if not dry_run:
+    if not figures["added"] and not Path(config).is_file():
+        say(f'There is nothing to write, so {config} is not there yet: put {{"mcpServers": {{...}}}} into it yourself.')
+    elif not dry_run:
         say("Next: `roster reindex` asks the servers for their tools, `roster sync --dry-run` shows what would change.")
 
 
