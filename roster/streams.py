@@ -1,4 +1,4 @@
-"""A read stream around another one: all that the SDK asks of one, so that `receive` alone is left to say."""
+"""Read streams as the SDK asks for them, so that `receive` alone is left to say."""
 
 from __future__ import annotations
 
@@ -9,10 +9,27 @@ import anyio
 from mcp.shared._stream_protocols import ReadStream
 from mcp.shared.message import SessionMessage
 
-__all__ = ["StreamAround"]
+__all__ = ["StreamAround", "Taken"]
 
 
-class StreamAround:
+class Taken:
+    """What can be received one by one, and so in a loop too."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """The next item. Raises anyio.EndOfStream."""
+        raise NotImplementedError
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+
+class StreamAround(Taken):
     """Hands on what the inner stream gives. Whoever derives from it changes `receive`."""
 
     def __init__(self, inner: ReadStream[SessionMessage | Exception]) -> None:
@@ -28,15 +45,6 @@ class StreamAround:
     async def aclose(self) -> None:
         """Close the stream."""
         await self._inner.aclose()
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
         await self._inner.__aenter__()

@@ -24,6 +24,8 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic_core import from_json
 
+from roster.streams import Taken
+
 __all__ = ["LineReader", "LineWriter", "can_wire", "standard_wires"]
 
 log = logging.getLogger(__name__)
@@ -69,7 +71,7 @@ def _large(line: bytes) -> Any:
             gc.enable()
 
 
-class LineReader:
+class LineReader(Taken):
     """A read stream of messages over a descriptor. One task reads."""
 
     last_context = None
@@ -182,15 +184,6 @@ class LineReader:
     def _tell(self) -> None:
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
 
     async def __aenter__(self) -> Self:
         return self
