@@ -1,20 +1,24 @@
 """Results leave as the backends sent them, past the SDK's types.
 
 The SDK sieves what a handler returns down to the keys it knows. So a handler puts the raw result into a box and returns
-a stub; `raw_answers`, a middleware, swaps the one for the other once the SDK has done its checks.
+a stub; `raw_answers`, a middleware, swaps the one for the other once the SDK has done its checks. A call that
+`is_plain_call` needs none of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, TypeGuard
 
 import mcp_types as types
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
 from pydantic import BaseModel
 
-__all__ = ["answer_raw", "as_dict", "raw_answers"]
+__all__ = ["CALL_KEYS", "answer_raw", "as_dict", "is_plain_call", "raw_answers"]
+
+CALL_KEYS = frozenset({"name", "arguments", "_meta"})
+"""What a call of a tool says as a rule."""
 
 _STUBS: Mapping[str, BaseModel] = {
     "tools/list": types.ListToolsResult(tools=[]),
@@ -64,3 +68,17 @@ def as_dict(result: HandlerResult) -> dict[str, Any]:
     if isinstance(result, dict):
         return result
     return result.model_dump(by_alias=True, mode="json", exclude_none=True) if result is not None else {}
+
+
+def is_plain_call(params: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
+    """Whether the params of a call say nothing but the usual, each in its right type."""
+    if params is None or not params.keys() <= CALL_KEYS:
+        return False
+    meta = params.get("_meta", {})
+    token = meta.get("progressToken", 0) if isinstance(meta, dict) else None
+    return (
+        isinstance(params.get("name"), str)
+        and isinstance(params.get("arguments", {}), dict)
+        and isinstance(token, str | int)
+        and not isinstance(token, bool)
+    )

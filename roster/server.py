@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any
 
 import anyio
 import anyio.abc
@@ -37,7 +37,7 @@ from roster.forwarding import HOLDING, Client, Forwarder, Handlers, Voice, voice
 from roster.offers import announced
 from roster.outcomes import Cause, Outcome
 from roster.ranking import Match
-from roster.rawanswers import answer_raw, as_dict, raw_answers
+from roster.rawanswers import CALL_KEYS, answer_raw, as_dict, is_plain_call, raw_answers
 from roster.recorder import CallMemory
 from roster.registry import Entry
 from roster.welcome import five_tools, instructions, new_server
@@ -47,7 +47,6 @@ __all__ = ["Connection", "Context", "RosterServer"]
 log = logging.getLogger(__name__)
 
 _NEED_SHOWN = 500
-_CALL_KEYS = frozenset({"name", "arguments", "_meta"})
 NOTIFY_LIMIT_S = 2.0
 NO_MATCH = "No tool here fits this need: draft again in other words, or go on without."
 WEAK_MATCH = "Weak match: perhaps no tool here fits; draft again in other words, or go on without."
@@ -68,20 +67,6 @@ class Connection(Client):
 
 async def _answered_raw(call_next: CallNext, ctx: Context) -> HandlerResult:
     return await raw_answers(ctx, call_next)
-
-
-def _is_plain(params: Mapping[str, Any] | None) -> TypeGuard[Mapping[str, Any]]:
-    """Whether the params of a call say nothing but the usual, each in its right type."""
-    if params is None or not params.keys() <= _CALL_KEYS:
-        return False
-    meta = params.get("_meta", {})
-    token = meta.get("progressToken", 0) if isinstance(meta, dict) else None
-    return (
-        isinstance(params.get("name"), str)
-        and isinstance(params.get("arguments", {}), dict)
-        and isinstance(token, str | int)
-        and not isinstance(token, bool)
-    )
 
 
 def _text(text: str) -> dict[str, Any]:
@@ -121,7 +106,7 @@ class RosterServer:
         self.server.add_request_handler("tools/list", types.PaginatedRequestParams, self._list_tools)
         self._calling = self._call_transparent if transparent else self._call_five
         # Five mode announces no tasks; a client that makes one of a call all the same is answered at once.
-        self._own_keys = _CALL_KEYS if transparent else _CALL_KEYS | {"task"}
+        self._own_keys = CALL_KEYS if transparent else CALL_KEYS | {"task"}
         self.server.add_request_handler("tools/call", types.CallToolRequestParams, self._call_tool)
         self.forwarder = Forwarder(roster.pool, self._bus, lists=transparent)
         Handlers(self.forwarder, mode).register(self.server)
@@ -188,7 +173,7 @@ class RosterServer:
         voice = Voice(connection, ctx)
         token = requester.set(voice)
         try:
-            if connection.ready and not voice.modern and ctx.method == "tools/call" and _is_plain(ctx.params):
+            if connection.ready and not voice.modern and ctx.method == "tools/call" and is_plain_call(ctx.params):
                 # For the SDK there is nothing to check in it, and its answer leaves unread anyway.
                 return await self._calling(ctx, ctx.params["name"], ctx.params.get("arguments"))
             return await self._on_behalf(voice, ctx, partial(_answered_raw, call_next))

@@ -153,7 +153,7 @@ async def test_a_call_that_timed_out_is_not_sent_again(home: Home, remote: Remot
         await late.wait()
         yield event(result_of(0, "late"))
 
-    remote.after = lambda _: StreamingResponse(waits(), media_type="text/event-stream")
+    remote.after = lambda _: StreamingResponse(silence(), media_type="text/event-stream")
 
     async with over_http(home, remote, call_timeout_s=0.3) as web:
         hung = await web.call("write", {"n": 1})
@@ -163,6 +163,12 @@ async def test_a_call_that_timed_out_is_not_sent_again(home: Home, remote: Remot
     assert remote.done == [{"n": 1}, {"n": 2}]
     assert hung.report.cause is Cause.TIMEOUT
     assert words(answered) == "mine"
+
+
+async def silence() -> AsyncIterator[str]:
+    """The events of a server that never says anything."""
+    await anyio.sleep_forever()
+    yield ""
 
 
 # ----------------------------------------------------------------------------------------- forgotten sessions
@@ -231,13 +237,9 @@ async def test_a_server_that_knows_no_ping_keeps_its_session(
     monkeypatch.setattr(exchange, "QUIET_S", 0.0)
     monkeypatch.setattr(link, "PING_S", 0.1)
 
-    async def waits() -> AsyncIterator[str]:
-        await anyio.sleep_forever()
-        yield ""
-
     remote.pinged = {
         "no such method": lambda id_: JSONResponse(error_of(id_, -32601, "Method not found"), 404),
-        "nothing": lambda _: StreamingResponse(waits(), media_type="text/event-stream"),
+        "nothing": lambda _: StreamingResponse(silence(), media_type="text/event-stream"),
         "a failure": lambda _: Response(status_code=503),
     }[said]
 
@@ -274,11 +276,7 @@ async def test_a_ping_that_is_never_answered_is_waited_for_once(
     monkeypatch.setattr(exchange, "QUIET_S", 0.0)
     monkeypatch.setattr(link, "PING_S", 0.1)
 
-    async def waits() -> AsyncIterator[str]:
-        await anyio.sleep_forever()
-        yield ""
-
-    remote.pinged = lambda _: StreamingResponse(waits(), media_type="text/event-stream")
+    remote.pinged = lambda _: StreamingResponse(silence(), media_type="text/event-stream")
     async with over_http(home, remote) as web:
         for n in range(3):
             assert (await web.call("write", {"n": n})).report.cause is Cause.ANSWERED
